@@ -1,4 +1,4 @@
-"""Segno and Temporal on the same PostgreSQL: one-activity workflows by turns, and what each costs.
+"""Segno and Temporal on the same PostgreSQL: one-activity workflows, alternating, and what each costs.
 
     python3 bench/postgres/main.py --segno target/dist/segno --harness target/dist/segno-harness \
         --temporal-server PATH --temporal-sql-tool PATH [--rounds 5] [--seconds 20]
@@ -118,7 +118,7 @@ class Postgres:
         return f"postgres://bench@127.0.0.1:{self.port}/{database}"
 
     def stop(self) -> None:
-        # Fast: whoever is still connected is disconnected.
+        # Fast: clients that are still connected are disconnected.
         self.process.send_signal(signal.SIGINT)
         self.process.wait(60)
 

@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .generate_default_stubs(true)
         .build_client(env::var_os("CARGO_FEATURE_CLIENT").is_some())
         .build_server(env::var_os("CARGO_FEATURE_SERVER").is_some())
-        // Whoever makes connections decides how.
+        // The user of the client makes connections.
         .build_transport(false)
         .compile_fds_with_config(set, config)?;
     Ok(())

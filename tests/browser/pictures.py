@@ -1,4 +1,4 @@
-"""The pictures of docs/web.md: `python pictures.py DIRECTORY`."""
+"""The pictures of docs/guides/web.md: `python pictures.py DIRECTORY`."""
 
 import pathlib
 import sys

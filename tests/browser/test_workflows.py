@@ -158,7 +158,7 @@ def test_signal_update_query_and_live_status(tab, living):
     form.get_by_label("Input").fill('"Grace"')
     form.get_by_role("button").click()
     tab.page.wait_for_selector("#status >> text=Completed")
-    # What cannot be done to a closed run is not offered any more.
+    # What cannot be done to a closed run is not offered.
     tab.page.locator("#actions summary", has_text="Delete").wait_for()
     tab.page.get_by_role("link", name="Summary").click()
     tab.page.wait_for_selector("pre >> text=approved by Grace")

@@ -133,7 +133,7 @@ class World:
     def run(self):
         try:
             asyncio.run(self.live())
-        except Exception as error:  # noqa: BLE001: told by whoever waits
+        except Exception as error:  # noqa: BLE001: told by the caller that waits
             self.failed = error
             self.ready.set()
 

@@ -376,7 +376,7 @@ void *mmap64(void *where, size_t length, int protection, int flags, int fd, off6
     return mmap(where, length, protection, flags, fd, offset);
 }
 
-/* Ways to change a file that nobody here uses; whoever starts to must teach them to the shim first. */
+/* Ways to change a file that are not used here; a program that begins to must teach them to the shim first. */
 ssize_t copy_file_range(int in, off64_t *in_at, int out, off64_t *out_at, size_t length, unsigned flags) {
     if (is_ours_fd(out)) die("copy_file_range is not modelled");
     return syscall(SYS_copy_file_range, in, in_at, out, out_at, length, flags);

@@ -106,6 +106,7 @@ def parse(name: str, text: str) -> Page:
 
 
 def pages() -> list[Page]:
-    """The README and every page of docs/."""
-    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """The README and every page of docs/; decisions, one folder deeper, have no commands."""
+    docs = ROOT / "docs"
+    files = [ROOT / "README.md", *sorted([*docs.glob("*.md"), *docs.glob("*/*.md")])]
     return [parse(str(file.relative_to(ROOT)), file.read_text()) for file in files]

@@ -70,7 +70,7 @@ def matches(shown: list[str], actual: list[str]) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port below the ephemeral ones that nobody listens on right now."""
+    """A TCP port below the ephemeral ones that is free right now."""
     low, high = (int(part) for part in os.environ.get("SEGNO_DOCS_PORTS", "20000-30000").split("-"))
     while True:
         port = random.randint(low, high)
@@ -180,7 +180,7 @@ class Runner:
     def compare(self, command: str, shown: str) -> str | None:
         """Runs one command and says what is wrong. Where output is shown, that is the criterion; elsewhere it must succeed."""
         code = self.shell(command)
-        # With any server, Temporal's Python SDK now and then crashes when the interpreter ends (docs/troubleshooting.md).
+        # With any server, Temporal's Python SDK now and then crashes when the interpreter ends (docs/guides/troubleshooting.md).
         if code in CRASHES and command.startswith("python "):
             code = self.shell(command)
         if shown and not matches(normal(shown), normal(self.last_output)):

@@ -1,4 +1,4 @@
-"""The tables of docs/cli.md and docs/cluster.md name commands, flags, variables and defaults that there are, and leave none out."""
+"""The tables of docs/reference/cli.md and docs/guides/cluster.md name commands, flags, variables and defaults that there are, and leave none out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from pages import ROOT
 from runner import segno_binary
 
-CLI = (ROOT / "docs/cli.md").read_text()
-CLUSTER = (ROOT / "docs/cluster.md").read_text()
+CLI = (ROOT / "docs/reference/cli.md").read_text()
+CLUSTER = (ROOT / "docs/guides/cluster.md").read_text()
 # Flags that every command has, or that the tables need not name.
 EVERYWHERE = {"--help", "--version"}
 

@@ -1,10 +1,10 @@
-"""Healthy workers on a bad network: none of them may be taken for lost. Run by hand; docs/workers.md says how.
+"""Healthy workers on a bad network: none of them may be taken for lost. Run by hand; docs/internals/evidence.md says how.
 
     python false_alarms.py --minutes 15
     python false_alarms.py --minutes 2 --kill-one      # proves that a reschedule would be seen
 
 A server, six worker processes under a steady load, and between them and the server a proxy each, which cuts
-connections and holds them up. At the end the server's counters must say that nobody was lost and nothing was moved, and
+connections and holds them up. At the end the server's counters must say that no worker was lost and nothing was moved, and
 every workflow must have completed with first attempts only.
 
 An answer that the network swallows is no false alarm: its activity never began and is tried again when its time is up.
@@ -35,7 +35,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from helpers import SegnoServer
 
 LOAD = "false-alarms-load"
-# What the server counts when it takes work from somebody.
+# What the server counts when it takes work from a worker.
 COUNTERS = ("workers_lost", "activities_moved", "activities_lost", "workflow_tasks_moved", "orphans_found")
 # Of interest, but not wrong.
 ASIDE = ("tasks_given_back", "activity_tasks_started", "workflow_tasks_started", "commands_sent", "commands_dropped")
@@ -316,7 +316,7 @@ class Run:
             if time.monotonic() + seconds + block > until:
                 return
             await self.begin(client, queue, seconds, block)
-            # Whoever stands still is not told to do so again at once.
+            # A worker that stands still is not told to do so again at once.
             pause = 2 * block + self.chance.expovariate(1 / every)
             await asyncio.sleep(min(pause, max(0.0, until - time.monotonic())))
 

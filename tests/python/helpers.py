@@ -49,7 +49,7 @@ _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """A TCP port nobody listens on right now, another one with each call.
+    """A free TCP port, another one with each call.
 
     It lies below the ephemeral ports, so that no outgoing connection takes it during a restart. Processes that run tests
     side by side have ports of their own.
@@ -85,7 +85,7 @@ def answers(address: str) -> bool:
 
 
 def scratch_storage() -> list[str]:
-    """Where a server stores what nobody needs after the test: memory, or with SEGNO_TEST_STORE=postgres a database."""
+    """Where a server stores what is not needed after the test: memory, or with SEGNO_TEST_STORE=postgres a database."""
     if os.environ.get("SEGNO_TEST_STORE") != "postgres":
         return ["--in-memory"]
     from nodes import scratch_database
@@ -143,7 +143,7 @@ class SegnoServer:
 
 @dataclass
 class Env:
-    """What a test works with: a client, and an id and task queue nobody else uses."""
+    """What a test works with: a client, and an id and task queue of its own."""
 
     address: str
     client: Client

@@ -304,7 +304,7 @@ def ask(address: str, exchange: Exchange) -> dict[str, Any]:
 
 def normalised(text: str) -> str:
     """A body without what differs from one time to the next. Order and spacing stay."""
-    # Where the SDK is installed is nobody's business.
+    # Where the SDK is installed is not compared.
     text = re.sub(r'("stackTrace":\s*)"(\\.|[^"\\])*"', r'\1"…"', text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "TIME", text)
@@ -315,7 +315,7 @@ def normalised(text: str) -> str:
     text = re.sub(r'("(nextPageToken|conflictToken)":\s*)"[^"]*"', r'\1"…"', text)
     # Paths of the machine that the worker runs on.
     text = re.sub(r'("stackTrace":\s*)"(?:[^"\\]|\\.)*"', r'\1"…"', text)
-    # What the calls themselves answer otherwise, also over gRPC (docs/compatibility.md).
+    # What the calls themselves answer otherwise, also over gRPC (docs/reference/compatibility.md).
     for name in ("capabilities", "limits"):
         text = re.sub(rf'("{name}":\s*){{[^}}]*}}', r"\1{…}", text)
     text = re.sub(r'"(clusterId|persistenceStore|visibilityStore)":"[^"]*"', r'"\1":"…"', text)

@@ -57,7 +57,7 @@ async def protocol(channel: grpc.aio.Channel) -> dict[str, Any]:
         for file in reply.file_descriptor_response.file_descriptor_proto
     ]
     pool = descriptor_pool.DescriptorPool()
-    # Whatever it is that the file imports: times and durations, which protobuf brings along.
+    # What the file imports: times and durations, which protobuf brings along.
     for name in ("duration", "timestamp"):
         known = __import__(f"google.protobuf.{name}_pb2", fromlist=["DESCRIPTOR"]).DESCRIPTOR
         pool.AddSerializedFile(known.serialized_pb)

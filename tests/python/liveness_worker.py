@@ -27,7 +27,7 @@ def note(line: str) -> None:
 
 @activity.defn
 async def job(seconds: float, mode: str) -> str:
-    """Takes its time. `heartbeat` says how often it ran; `poison` kills whoever runs it."""
+    """Takes its time. `heartbeat` says how often it ran; `poison` kills the worker that runs it."""
     info = activity.info()
     note(f"start {info.attempt}")
     if mode == "poison":

@@ -64,7 +64,7 @@ STEPS = {5: _to_5, 4: _to_4, 3: _to_3, 2: _to_2, 1: _to_1}
 
 
 def take_back(database: Path, schema: int) -> None:
-    """Turns a file of today, which nobody uses, into one of this schema."""
+    """Turns a file of today, which no server uses, into one of this schema."""
     file = sqlite3.connect(database)
     found = file.execute("PRAGMA user_version").fetchone()[0]
     assert found == NEWEST, f"there is a schema {found}: add the step that takes it back"

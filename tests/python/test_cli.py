@@ -233,7 +233,7 @@ async def test_details_of_a_failure(env: Env, cli: Cli) -> None:
     async with env.worker(Fails):
         await env.start(Fails, "no \x1b[31mmoney")
         error = await cli.fails(1, "workflow", "result", "-w", env.id)
-    # Nobody's message moves the cursor.
+    # No message moves the cursor.
     assert "failed: no \\u{1b}[31mmoney (OnPurpose, details: \"detail\", 7)" in error, error
 
 

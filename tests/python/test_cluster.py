@@ -331,7 +331,7 @@ async def test_a_restart_of_the_database_is_survived(cluster: Cluster) -> None:
             await insist(lambda: clients[number % 3].get_workflow_handle(id).signal(Waiting.go, 5))
         for id in ids:
             assert await insist(lambda: clients[2].get_workflow_handle(id).result()) in (5, 10)
-    # Nobody was taken for gone: nobody's own beats succeeded meanwhile.
+    # No node was taken for gone: no node's beats succeeded meanwhile.
     assert len(cluster.nodes[0].cluster()["nodes"]) == 3
 
 

@@ -252,7 +252,7 @@ async def test_metrics_of_the_dashboard_and_the_alerts_exist_with_their_labels(t
 
 def test_every_alert_is_explained() -> None:
     alerts = set(re.findall(r"- alert: (\w+)", (DEPLOY / "prometheus/alerts.yml").read_text()))
-    table = re.findall(r"^\| (`Segno\w+`(?:, `Segno\w+`)*) \|", (DEPLOY.parent / "docs/production.md").read_text(), re.MULTILINE)
+    table = re.findall(r"^\| (`Segno\w+`(?:, `Segno\w+`)*) \|", (DEPLOY.parent / "docs/guides/production.md").read_text(), re.MULTILINE)
     assert alerts == set(re.findall(r"Segno\w+", " ".join(table)))
 
 

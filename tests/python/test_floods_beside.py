@@ -1,7 +1,7 @@
 """Floods beside a well-behaved client: how much longer its calls take, and how much memory the server needs.
 
 Each flood comes from a process of its own. How long: SEGNO_FLOOD_SECONDS, 1 s of each in the whole test. The figures are
-printed (`-s`) and stand in docs/security.md. On a machine that is busy with other things they say little, so what is asserted is
+printed (`-s`) and stand in docs/internals/evidence.md. On a machine that is busy with other things they say little, so what is asserted is
 loose; that memory is bounded is asserted strictly.
 """
 
@@ -116,7 +116,7 @@ def halves(address: str, until: float) -> None:
 
 
 def slow_readers(address: str, until: float) -> None:
-    """Calls whose answers nobody reads."""
+    """Calls whose answers are not read."""
     while time.monotonic() < until:
         try:
             with Wire(address, {INITIAL_WINDOW: 0}) as wire:
@@ -213,7 +213,7 @@ def test_a_client_beside_floods(server: SegnoServer) -> None:
                 "p50": round(p50, 2), "p99": round(p99, 2), "ratio": round(p99 / usual[1], 2), "MiB": round(grown), "calls": calls,
             }
             assert calls > 5, figures
-            # How much slower is a figure of docs/security.md; here nobody may be shut out.
+            # How much slower is a figure of docs/internals/evidence.md; here no client may be shut out.
             assert p99 < 10_000, figures
             # Workflows that were started stay in the memory of this server, which has no file.
             assert grown < (4096 if flood is busy_namespace else 600), figures

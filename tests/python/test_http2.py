@@ -308,7 +308,7 @@ def test_others_go_on_while_one_is_blocked(address: str, large: str):
         wire.settle()
         assert wire.room == 0
         assert wire.call("ListWorkerDeployments", b"").status == 12
-        # Nobody waits for the rest: what the connection may send is for others.
+        # The rest is not waited for: what the connection may send is for others.
         wire.reset(blocked)
         stream = wire.ask("GetSystemInfo", INFO)
         wire.grant(1000, stream)
@@ -351,7 +351,7 @@ def test_too_large_request(wire: Wire):
 
 
 def test_largest_request(wire: Wire):
-    """The limit itself is allowed: a field nobody knows is skipped."""
+    """The limit itself is allowed: an unknown field is skipped."""
     skipped = b"\xfa\x3f" + integer(MAX - 6, 0)[1:]
     assert len(skipped) == 6
     stream = wire.open("GetSystemInfo")

@@ -117,7 +117,7 @@ def digested(wire: Wire) -> None:
     ids=["PING", "empty SETTINGS", "SETTINGS"],
 )
 def test_flood_that_wants_answers(fresh: SegnoServer, each: bytes):
-    """90 MB of them, and nobody reads the answers: they must not pile up in the server."""
+    """90 MB of them, and the answers are not read: they must not pile up in the server."""
     with Wire(fresh.address) as wire, bounded(fresh, 40):
         pour(wire, each * (MIB // len(each)), 90)
 

@@ -1,6 +1,6 @@
 """What one client may take from the server: memory, streams, connections, file descriptors, time.
 
-Whatever is refused is refused in words of the protocol, and others are served meanwhile.
+A refusal is made in words of the protocol, and others are served meanwhile.
 """
 
 from __future__ import annotations
@@ -344,5 +344,5 @@ def test_connections_that_do_not_begin_are_closed(silent: dict[str, tuple[socket
             pass
     except ConnectionError:
         pass
-    # The clock of whoever looks late says nothing.
+    # The clock of a late observer says nothing.
     assert time.monotonic() - began > 8

@@ -1,6 +1,6 @@
 """As much as a busy client may ask for, frame by frame: all of it is answered, and soon.
 
-What nobody does in good faith is in test_http2_floods.py.
+What only an attacker does is in test_http2_floods.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def caught_up(wire: Wire, mark: bytes, timeout: float) -> float:
 
 
 def test_waves_of_answers(address: str, name: str):
-    """More at once than goes into a socket, while the client goes on sending: nobody forgets to go on."""
+    """More at once than goes into a socket, while the client goes on sending: sending goes on."""
     with Wire(address) as wire:
         assert wire.call("StartWorkflowExecution", start_request(name, 12_000)).status == 0
     with Wire(address, {INITIAL_WINDOW: 2**31 - 1}, timeout=5) as wire:

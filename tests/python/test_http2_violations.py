@@ -1,7 +1,7 @@
 """What a client of HTTP/2 must not do, frame by frame.
 
 A violation ends the connection, with GOAWAY and a code or without a word; a mistake within one request may end that
-request alone. Nobody else notices.
+request alone. Other requests are not affected.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ MISTAKES = {
     "no :path": headers(without=":path"),
     "a second :path": frame(HEADERS, END_HEADERS, 1, literals([(":path", "/")]) + BLOCK),
     "a pseudo-header after others": headers((":path", "/"), without=":path"),
-    "a pseudo-header nobody knows": frame(HEADERS, END_HEADERS, 1, literals([(":what", "?")]) + BLOCK),
+    "an unknown pseudo-header": frame(HEADERS, END_HEADERS, 1, literals([(":what", "?")]) + BLOCK),
     "an answer's pseudo-header": frame(HEADERS, END_HEADERS, 1, literals([(":status", "200")]) + BLOCK),
     "a header of HTTP/1.1": headers(("connection", "close")),
     "an upper-case name": headers(("X-Upper", "a")),

@@ -471,7 +471,7 @@ async def test_goodbye_and_killed(scene: Scene):
 
 
 async def test_server_restart_moves_nothing(tmp_path: Path, durable_server: SegnoServer):
-    """A server that was away blames nobody: the worker has a full lease to show up, and keeps its activity."""
+    """A server that was away loses no worker: the worker has a full lease to show up, and keeps its activity."""
     server = durable_server
     server.flags = ["--worker-grace", f"{GRACE}s"]
     server.start()

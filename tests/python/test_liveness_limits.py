@@ -109,7 +109,7 @@ async def test_activity_longer_than_the_lease(tmp_path: Path, durable_server: Se
 
 @pytest.mark.timeout(120)
 async def test_server_that_stands_still(tmp_path: Path, durable_server: SegnoServer):
-    """It wakes up long after all leases and grace periods, and blames nobody; from then on they count again."""
+    """It wakes up long after all leases and grace periods, and loses no worker; from then on they count again."""
     server = durable_server
     server.flags = ["--worker-grace", "1s"]
     server.start()

@@ -78,7 +78,7 @@ def hello(node: int, challenge: int, proof: int, to: int) -> bytes:
 
 
 class Stranger:
-    """Somebody who can read the database, with a certificate of its own."""
+    """An attacker who can read the database, with a certificate of its own."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         self.secret = bytes.fromhex(cluster.postgres.query("SELECT encode(secret, 'hex') FROM segno.cluster"))

@@ -148,7 +148,7 @@ async def test_a_repeated_result(env: Env, kind: str):
         call = getattr(stub, method)
         first = await call(request, timeout=10)
         if kind == "retried":
-            # The next attempt is somebody else's, and is not disturbed.
+            # The next attempt belongs to another worker, and is not disturbed.
             again = await poll_activity(env, stub)
             assert again.attempt == 2
         for _ in range(2):

@@ -189,7 +189,7 @@ async def test_signals_come_in_order_and_before_the_wait(client: Client, flows: 
     await handle.signal("s", 2)
     await handle.signal("unused", 0)
     turns = (await event_types(handle)).count("WORKFLOW_TASK_COMPLETED")
-    assert turns == 1, "signals that nobody waits for are only recorded"
+    assert turns == 1, "signals that no code waits for are only recorded"
     await handle.signal("t", 9)
     assert await handle.result() == [9, 1, 2]
 

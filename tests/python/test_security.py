@@ -100,7 +100,7 @@ class Guarded:
         return grpc.insecure_channel(self.address)
 
     def answers(self) -> bool:
-        """Whether somebody listens. A server that wants certificates answers nobody else."""
+        """Whether a server listens. One that wants certificates answers no client without."""
         import socket
 
         try:
@@ -153,9 +153,9 @@ def call(channel: grpc.Channel, path: str, message: bytes, key: str | None) -> g
 
 
 def needed(service: str, method: str) -> tuple[str, str]:
-    """Where a role is needed and which one, as Temporal's authorizer and docs/security.md say it."""
+    """Where a role is needed and which one, as Temporal's authorizer and docs/guides/security.md say it."""
     if method == "GetSystemInfo":
-        return "anybody", ""
+        return "every caller", ""
     if method in ("GetClusterInfo", "GetSearchAttributes"):
         return "known", ""
     if re.search(r"NexusEndpoint|RemoteCluster", method) or method in ("ListNamespaces", "ListClusters"):
@@ -231,13 +231,13 @@ def test_every_call_with_every_role(guarded: Callable[..., Guarded]) -> None:
                 if refused == is_allowed or (refused and code != refusal):
                     wrong.append(f"{method} by {who}: {code}")
 
-            expect("nobody", None, scope == "anybody", UNKNOWN_CALLER)
-            expect("a stranger", "segno_unknown", scope == "anybody", UNKNOWN_CALLER)
-            expect("elsewhere", keys["elsewhere"], scope in ("anybody", "known"), DENIED)
+            expect("no key", None, scope == "every caller", UNKNOWN_CALLER)
+            expect("a stranger", "segno_unknown", scope == "every caller", UNKNOWN_CALLER)
+            expect("elsewhere", keys["elsewhere"], scope in ("every caller", "known"), DENIED)
             for granted, includes in INCLUDES.items():
-                in_namespace = scope in ("anybody", "known") or (scope == "namespace" and role in includes)
+                in_namespace = scope in ("every caller", "known") or (scope == "namespace" and role in includes)
                 expect(granted, keys[granted], in_namespace, DENIED)
-                on_server = scope in ("anybody", "known") or role in includes
+                on_server = scope in ("every caller", "known") or role in includes
                 expect(f"server {granted}", keys[f"server {granted}"], on_server, DENIED)
     assert not wrong, "\n".join(wrong)
 

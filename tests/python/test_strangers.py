@@ -1,4 +1,4 @@
-"""What whoever is not known gets from a server that asks who calls: a refusal, early, and nobody else's place."""
+"""What an unknown caller gets from a server with authentication: a refusal, early, and no place of a known one."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_strangers_are_refused_before_their_request_is_there(guarded: Callable[.
                 stream = wire.open(method, *more)
                 answer = wire.answer(stream, timeout=5)
                 assert answer.status == UNAUTHENTICATED, (more, method, answer.text)
-        # Whoever is known goes on on the same connection.
+        # A known caller goes on on the same connection.
         stream = wire.open("StartWorkflowExecution", ("authorization", f"Bearer {server.admin}"))
         wire.upload(stream, b"\0\0\0\0\0")
         assert wire.answer(stream).status == 3
-        # What anybody may ask is answered.
+        # What every caller may ask is answered.
         info(wire.call("GetSystemInfo", INFO))
     until = time.monotonic() + 10
     refused: list[Any] = []
@@ -82,11 +82,11 @@ def test_what_strangers_send_is_not_kept(guarded: Callable[..., Guarded]) -> Non
     grown = memory(server.server) - before
     for wire in wires:
         wire.socket.close()
-    assert grown < 30 * MIB, f"{grown / MIB:.0f} MiB for {40 * 0.9:.0f} MiB that nobody asked for"
+    assert grown < 30 * MIB, f"{grown / MIB:.0f} MiB for {40 * 0.9:.0f} MiB that were not asked for"
 
 
 def test_strangers_make_room(guarded: Callable[..., Guarded]) -> None:  # noqa: F811
-    """Connections on which nobody is known are the first to go, however complete their handshake is."""
+    """Connections without a known caller are the first to go, however complete their handshake is."""
     server = guarded("--max-connections", "20")
     authorization = ("authorization", f"Bearer {server.admin}")
     request = ListNamespacesRequest()

@@ -195,7 +195,7 @@ def test_a_file_of_a_newer_schema_is_refused_and_kept(filled: tuple[Path, dict],
 
 
 def test_the_way_back_is_the_backup(filled: tuple[Path, dict], tmp_path: Path) -> None:
-    """What docs/production.md says: backup, upgrade, and restore under the old version."""
+    """What docs/guides/production.md says: backup, upgrade, and restore under the old version."""
 
     def segno(*words: str) -> None:
         ended = subprocess.run([str(segno_binary()), *words], capture_output=True, text=True, timeout=60)

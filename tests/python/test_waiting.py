@@ -1,4 +1,4 @@
-"""Commands that wait, and those that cannot succeed: a server that goes away, a queue that nobody polls, words that are wrong."""
+"""Commands that wait, and those that cannot succeed: a server that goes away, a queue without workers, words that are wrong."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ async def test_what_is_refused(scene: Scene):
 
 
 async def test_bound_activity_moves_when_the_lease_ends(scene: Scene):
-    """Not before, and whatever happens to connections and polls; the first worker is fenced."""
+    """Not before, regardless of connections and polls; the first worker is fenced."""
     worker, other, client, lease = scene.name(), scene.name("other"), scene.client, 2.0
     other_token = (await client.heartbeat(other, lease=60)).token
     assert other_token
@@ -351,7 +351,7 @@ async def test_list_and_describe(scene: Scene):
 
 
 async def test_temporals_lists(scene: Scene):
-    """Temporal's own calls also tell of workers that report in Segno's protocol, and of nobody who only polls."""
+    """Temporal's own calls also tell of workers that report in Segno's protocol, and of none that only polls."""
     poller, registered, service = scene.name("poller"), scene.name("registered"), scene.client.workflows
     await scene.client.heartbeat(registered)
     polls = [
@@ -384,7 +384,7 @@ async def test_temporals_lists(scene: Scene):
 
 
 async def test_server_restart(tmp_path: Path, durable_server: SegnoServer):
-    """Leases are not stored: the worker goes on with whatever token it has, and keeps what it holds."""
+    """Leases are not stored: the worker goes on with the token that it has, and keeps what it holds."""
     server = durable_server
     server.start()
     async with scene_at(server, "restart") as scene:

@@ -137,7 +137,7 @@ async def test_task_timeout_and_next_attempt(env: Env):
 
 
 async def test_sticky_task_falls_back_to_the_normal_queue(env: Env):
-    """A task nobody takes from the sticky queue in time comes with full history elsewhere."""
+    """A task that no worker takes from the sticky queue in time comes with full history elsewhere."""
     sticky = StickyExecutionAttributes(
         worker_task_queue=TaskQueue(
             name=f"{env.task_queue}-sticky",

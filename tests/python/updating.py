@@ -162,7 +162,7 @@ class WorkerProcess:
         self.process = process
 
     def kill(self) -> None:
-        """SIGKILL: it says goodbye to nobody."""
+        """SIGKILL: it does not say goodbye."""
         self.process.kill()
         self.process.wait()
 

@@ -1,4 +1,4 @@
-//! Which crate may use which. The table here is the drawing in `docs/architecture.md`; Cargo.toml files must agree.
+//! Which crate may use which. The table here is the drawing in `docs/internals/architecture.md`; Cargo.toml files must agree.
 
 use crate::check::{Problem, Tree};
 
@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
     ("segno-store-postgres", &["segno-store"]),
     ("segno-runtime", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
-    ("segno-calls", &["segno-proto", "segno-engine", "segno-runtime"]),
+    ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-runtime"]),
     ("segno-security", &["segno-proto", "segno-runtime", "segno-calls"]),
     // Calls reach the server through a port, so that these two compile beside it.
     ("segno-http-api", &["segno-proto", "segno-flow", "segno-calls"]),
@@ -95,7 +95,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
 
 struct Manifest {
     name: String,
-    /// Line and name of each dependency, of whatever kind.
+    /// Line and name of each dependency of any kind.
     dependencies: Vec<(usize, String)>,
 }
 

@@ -51,7 +51,7 @@ pub fn readme(tree: &Tree) -> Vec<Problem> {
     }
 }
 
-/// Lock files of npm say what is installed, not where somebody got it from.
+/// Lock files of npm say what is installed, not where it came from.
 pub fn lock_files(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with("package-lock.json")) {

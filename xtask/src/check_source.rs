@@ -33,9 +33,8 @@ const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
 /// Files that still name a request. Take out those that no longer do; never add one.
 const REQUEST_EXCEPTIONS: &[&str] = &[];
 
-/// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/architecture.md`.
+/// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/internals/architecture.md`.
 const REPLACED: &[(&str, &str)] = &[
-    ("Turn", "a worker has a workflow task; commands have a `CommandScope`"),
     ("Refused", "`CommandError` in the engine, `RequestError` in the server"),
     ("greeted", "`preface_received`"),
     ("introduced", "`settings_received`"),
@@ -132,7 +131,7 @@ fn requests_except(tree: &Tree, exceptions: &[&str]) -> Vec<Problem> {
         });
         if exceptions.contains(&file.path.as_str()) {
             if found.next().is_none() {
-                let text = "names no requests any more: take it out of REQUEST_EXCEPTIONS in xtask/src/check_source.rs";
+                let text = "no longer names requests: take it out of REQUEST_EXCEPTIONS in xtask/src/check_source.rs";
                 problems.push(Problem::of(&file.path, text));
             }
             continue;
@@ -370,7 +369,7 @@ mod tests {
         );
         let excepted = |path: &str, text: &str| -> Vec<usize> { found(path, text, &["crates/engine/src/a.rs"]) };
         assert_eq!(excepted("crates/engine/src/a.rs", line), NONE);
-        // An exception that is not needed any more must go.
+        // An exception that is not needed must go.
         assert_eq!(excepted("crates/engine/src/a.rs", "fn a() {}"), [0]);
         assert_eq!(excepted("crates/engine/src/b.rs", "fn a() {}"), [0]);
     }

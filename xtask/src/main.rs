@@ -30,7 +30,7 @@ Built in the release profile first, see tools/harness:
   load    a workload against a running server, see tools/harness/src/load/mod.rs
   bench   Segno next to Temporal's dev server, see tools/harness/src/bench/mod.rs
   crash   kill and power-cut rounds under load, see tests/crash/README.md
-  storm   nodes on PostgreSQL to which something happens under load, see docs/cluster.md";
+  storm   nodes on PostgreSQL to which something happens under load, see docs/internals/evidence.md";
 
 fn main() -> ExitCode {
     if let Some(code) = fuzz::as_rustc() {

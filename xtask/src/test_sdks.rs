@@ -1,5 +1,5 @@
 //! The steps `go` and `java` of `cargo xtask test --full`: Temporal's SDKs for these languages, client and worker, over TLS,
-//! mutual TLS and with API keys, and the quick starts in these languages as `docs/quickstart.md` has them.
+//! mutual TLS and with API keys, and the quick starts in these languages as `docs/start/quickstart.md` has them.
 //!
 //! The sources are in `tests/go` and `tests/java`. Without Go, or without Java and Maven, a step is skipped and says so.
 

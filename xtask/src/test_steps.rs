@@ -51,7 +51,7 @@ const VERSIONS: &str = "contract: a wrong version conflicts";
 pub enum Outcome {
     /// It ran and all is well.
     Passed,
-    /// It could not run here, for a reason that is nobody's mistake.
+    /// It could not run here, for a reason outside the repository.
     Skipped(String),
 }
 

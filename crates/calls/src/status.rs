@@ -140,7 +140,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::NoScript(text) => Status::not_found(text),
         CallError::NamespaceNotFound(name) => namespace_not_found(&name),
         CallError::NamespaceExists(_) => namespace_exists(text),
-        CallError::Unavailable(_) | CallError::ShuttingDown => Status::unavailable(text),
+        CallError::Unavailable(_) | CallError::OutcomeUnknown(_) | CallError::ShuttingDown => Status::unavailable(text),
         CallError::Moved => moved(text),
         CallError::StorageFull(_) => storage_full(text),
         CallError::DataLoss(_) => Status::data_loss(text),
@@ -232,4 +232,46 @@ fn moved(text: String) -> Status {
 /// Whether a call was refused because what it is about is on another node.
 pub fn is_moved(status: &Status) -> bool {
     status.metadata().contains_key(MOVED)
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_store::CommitError;
+
+    use super::*;
+
+    fn status_of(error: CommitError) -> (Code, String) {
+        let status = from_call(error.into());
+        (status.code(), status.message().to_owned())
+    }
+
+    #[test]
+    fn a_failed_commit_says_whether_the_change_was_made() {
+        const NOT_MADE: &str = "the change was not made: ";
+        let why = || "the connection broke".to_owned();
+        let not_made = [
+            (CommitError::Conflict, Code::Unavailable),
+            (CommitError::NotDone(why()), Code::Unavailable),
+            (CommitError::Fenced, Code::Unavailable),
+            (CommitError::Full, Code::ResourceExhausted),
+        ];
+        for (error, expected) in not_made {
+            let (code, text) = status_of(error.clone());
+            assert_eq!(code, expected, "{error:?}");
+            assert!(text.starts_with(NOT_MADE) && text.matches(NOT_MADE).count() == 1, "{error:?}: {text}");
+        }
+        for error in [CommitError::Unknown(why()), CommitError::Lost(why())] {
+            let (code, text) = status_of(error.clone());
+            assert_eq!(code, Code::Unavailable, "{error:?}");
+            let expected = "whether the change was made is unknown, repeat it with the same request id: ";
+            assert!(text.starts_with(expected) && text.ends_with(&why()), "{error:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn only_a_call_that_another_node_serves_is_marked_as_moved() {
+        assert!(is_moved(&from_call(CallError::Moved)));
+        assert!(!is_moved(&from_call(CallError::Unavailable("the lease is over".to_owned()))));
+        assert!(!is_moved(&from_call(CallError::OutcomeUnknown("the connection broke".to_owned()))));
+    }
 }

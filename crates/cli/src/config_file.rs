@@ -21,7 +21,7 @@ use crate::{client, exit::Usage};
 const SERVE: &str = "serve";
 /// Flags that are about the file and not in it.
 const NOT_IN_FILE: [&str; 4] = ["config", "print_config", "help", "version"];
-/// Where a setting comes from that nobody set.
+/// Where a setting comes from that was not set.
 const DEFAULT: &str = "default";
 /// The system's place, after the user's.
 const SYSTEM_PLACE: &str = "/etc/segno/segno.toml";

@@ -27,7 +27,7 @@ impl Room {
         Some(Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
     }
 
-    /// Whether somebody should free some.
+    /// Whether the operator should free some.
     pub fn is_short(self) -> bool {
         self.free < self.total / 20 || self.free < FREE_MIN
     }

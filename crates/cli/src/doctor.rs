@@ -140,7 +140,7 @@ fn directory_findings(directory: &Path, inspected: Result<Inspection, BackupErro
         }
     });
     if let Some(damage) = seen.log_damage {
-        let text = format!("the write-ahead log is damaged: {damage}. docs/errors.md says what to do");
+        let text = format!("the write-ahead log is damaged: {damage}. docs/reference/errors.md says what to do");
         found.push(finding("log", Grade::Broken, text));
     } else {
         found.push(finding("log", Grade::Good, size(seen.log_bytes)));
@@ -148,7 +148,7 @@ fn directory_findings(directory: &Path, inspected: Result<Inspection, BackupErro
     found.extend(match (seen.is_read, &seen.damage[..]) {
         (true, []) => Some(finding("database", Grade::Good, "all of it was read, and its parts agree")),
         (true, damage) => {
-            let text = format!("{}. docs/errors.md says what to do", damage.join("; "));
+            let text = format!("{}. docs/reference/errors.md says what to do", damage.join("; "));
             Some(finding("database", Grade::Broken, text))
         }
         (false, _) if seen.schema == newest => {

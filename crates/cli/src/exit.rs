@@ -1,4 +1,4 @@
-//! Exit codes, after sysexits.h, so that scripts can tell what went wrong. docs/cli.md and docs/errors.md list them.
+//! Exit codes, after sysexits.h, so that scripts can tell what went wrong. docs/reference/cli.md and docs/reference/errors.md list them.
 
 use std::{io, process::ExitCode};
 

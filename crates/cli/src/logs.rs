@@ -25,7 +25,7 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// Whether logs are for machines.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Whether logs are for machines: whatever else is printed should be, too.
+/// Whether logs are for machines: everything else that is printed should be, too.
 pub fn are_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }

@@ -36,12 +36,12 @@ use clap::{
 };
 use mimalloc::MiMalloc;
 
-/// Every call allocates some hundred times, on one thread, and frees on another (docs/decisions/012).
+/// Every call allocates some hundred times, on one thread, and frees on another (docs/internals/decisions/012).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Segno runs workflows that survive crashes of workers, servers and machines. It speaks Temporal's protocol: Temporal's
-/// SDKs are its clients and workers. docs/compatibility.md says which calls are built.
+/// SDKs are its clients and workers. docs/reference/compatibility.md says which calls are built.
 #[derive(Parser)]
 #[command(name = "segno", version, long_version = version::long(), propagate_version = true)]
 struct Arguments {
@@ -138,7 +138,7 @@ fn parse() -> anyhow::Result<Command> {
     Ok(parsed.command)
 }
 
-/// Commands take ids as options. Whoever writes `segno workflow why order-7` is told `--workflow-id order-7`.
+/// Commands take ids as options. A user who types `segno workflow why order-7` is told `--workflow-id order-7`.
 fn suggest_option(error: &mut clap::Error, words: &[OsString]) {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
         (error.kind(), error.get(ContextKind::InvalidArg))

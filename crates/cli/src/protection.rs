@@ -64,7 +64,7 @@ pub struct Protection {
     /// A codec server: the web pages let the browser decode there what only its owner can read. It may have {namespace} in it.
     #[arg(long, env = "SEGNO_UI_CODEC_ENDPOINT", value_name = "URL")]
     ui_codec_endpoint: Option<String>,
-    /// Let other machines in although nothing is encrypted or nobody has to say who they are.
+    /// Let other machines in although nothing is encrypted or callers need not say who they are.
     #[arg(long, env = "SEGNO_INSECURE")]
     insecure: bool,
 }
@@ -91,7 +91,7 @@ impl Protection {
                 _ => "authentication",
             };
             bail!(Usage(format!(
-                "--ip {ip} lets other machines in, and {missing} is off: whoever reaches the port could read and do \
+                "--ip {ip} lets other machines in, and {missing} is off: every client of the port could read and do \
                  everything. Give --tls-cert and --tls-key (`segno tls init` makes a set for development) and --auth; or say \
                  --insecure if the network is safe"
             )));
@@ -113,7 +113,7 @@ impl Protection {
             && !is_loopback(place)
         {
             bail!(Usage(format!(
-                "--jwks {place}: whoever is in between could put keys of their own there. Use https, a file, or say --insecure"
+                "--jwks {place}: an attacker in between could replace the keys. Use https, a file, or say --insecure"
             )));
         }
         let authentication = match needs_auth {
@@ -137,7 +137,7 @@ impl Protection {
             }
         };
         if self.audit_log.is_some() && authentication.is_none() {
-            bail!(Usage("--audit-log needs --auth: without it nobody is known".to_owned()));
+            bail!(Usage("--audit-log needs --auth: without it no caller is known".to_owned()));
         }
         let (audit_log, audit_required, codec_endpoint) = (self.audit_log, self.audit_required, self.ui_codec_endpoint);
         Ok(SecurityOptions { tls, authentication, audit_log, audit_required, codec_endpoint })

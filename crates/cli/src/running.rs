@@ -83,7 +83,7 @@ pub struct Plan {
     pub node: NodeOptions,
     /// Whether time is skipped while nothing is under way. Only in memory.
     pub skipping: Skipping,
-    /// What must be there before anybody is served.
+    /// What must be there before the first call is served.
     pub setup: Setup,
 }
 
@@ -142,7 +142,7 @@ impl Plan {
             runtime.block_on(store.clone().close());
             tracing::info!("stopped cleanly");
         }
-        // Whatever still runs is dropped, and with it the last users of the store.
+        // What still runs is dropped, and with it the last users of the store.
         runtime.shutdown_timeout(STOP_PATIENCE);
         close(kept)
     }
@@ -155,7 +155,7 @@ impl Plan {
             match self.clone().serve_once(&tell, told.clone()).await {
                 Ok(Over::Stopped(kept)) => return Ok(kept),
                 Ok(Over::Broken(error)) => return Err(error),
-                // Somebody took its place while it was on its way out.
+                // Another node took its place while it was on its way out.
                 Ok(Over::Fenced(store)) if *told.borrow() => return Ok(Kept::InDatabase(store)),
                 Ok(Over::Fenced(store)) => {
                     tracing::warn!("this node lost its place; it joins again with what the database has");
@@ -201,7 +201,7 @@ impl Plan {
         let scheme = if is_tls { "https" } else { "http" };
         let ready = format!("Segno is ready. gRPC on {grpc}, web pages and HTTP on {scheme}://{http}, data {place}");
         match crate::logs::are_json() {
-            // Whoever reads logs as JSON reads all of them so.
+            // An operator who reads logs as JSON reads all of them as JSON.
             true => println!("{}", serde_json::json!({ "level": "INFO", "message": ready })),
             false => println!("{ready}"),
         }
@@ -213,7 +213,7 @@ impl Plan {
             why = ended(&kept) => Ok(Some(why)),
             why = watched.failed() => Err(Failed(why).into()),
         };
-        // Whatever of the node still runs comes to its end.
+        // What of the node still runs comes to its end.
         watched.shut_down();
         watched.end();
         Ok(match (over, kept) {
@@ -228,12 +228,12 @@ impl Plan {
 /// The data directory was removed while the server was running. What is acknowledged from then on would be lost.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the data directory {} was removed or replaced while the server was running. The server has ended, because whatever \
+    "the data directory {} was removed or replaced while the server was running. The server has ended, because what \
      it stored from then on would be lost. Put the directory back, or start with another one", .0.display()
 )]
 pub struct Removed(PathBuf);
 
-/// The database does not let this server write any more. A new start begins from what the database has.
+/// The database does not let this server write. A new start begins from what the database has.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: the server has ended, because it may not go on from what it has in memory. Start it again")]
 pub struct Ended(CommitError);
@@ -287,7 +287,7 @@ pub struct TooFewFiles {
     limit: u64,
 }
 
-/// Creates what the plan asks for, through a door of its own: whoever waits at the real one finds it done.
+/// Creates what the plan asks for, through a listener of its own: clients that wait at the real one find it done.
 async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
     if setup.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
 //! What a server is told to create at its start: namespaces and search attributes.
 //!
-//! They are created over the wire, with the calls anybody would use. What is there already is left as it is.
+//! They are created over the wire, with the calls that clients use. What is there already is left as it is.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -73,7 +73,7 @@ async fn register(channel: Channel, namespace: &str) -> Result<(), Refusal> {
 
 async fn add(channel: Channel, namespace: &str, name: &str, kind: IndexedValueType) -> anyhow::Result<()> {
     let mut operator = OperatorServiceClient::new(channel);
-    // Adding one that is there, with whatever type, is answered as a success: so look first.
+    // Adding one that is there, with any type, is answered as a success: so look first.
     let request = ListSearchAttributesRequest { namespace: namespace.to_owned() };
     let there = operator.list_search_attributes(request).await.map_err(Refusal)?.into_inner();
     match there.custom_attributes.get(name) {

@@ -152,7 +152,7 @@ enum Setting {
     Unknown(String),
 }
 
-/// Reads `KEY=VALUE`. Keys are matched as Temporal does, whatever their case.
+/// Reads `KEY=VALUE`. Keys are matched as Temporal does, regardless of case.
 fn setting(text: &str) -> Result<Setting, String> {
     let (key, value) = args::key_value(text)?;
     let number = || match value.parse() {
@@ -247,7 +247,7 @@ impl StartDev {
             notes.push(format!("dynamic config keys without a meaning here: {}", unknown.join(", ")));
         }
         let given = &self.meaningless;
-        // --headless is what SDKs pass; the pages cost nothing while nobody looks.
+        // --headless is what SDKs pass; the pages cost nothing while no browser has them open.
         let flags: Vec<&str> = [
             ("--ui-ip", given.ui_ip.is_some()),
             ("--ui-asset-path", given.ui_asset_path.is_some()),
@@ -275,8 +275,8 @@ impl Setting {
     }
 }
 
-/// Where Temporal's development server has its pages: 1000 above the port for gRPC. 0, which is any free port, if somebody
-/// has that one.
+/// Where Temporal's development server has its pages: 1000 above the port for gRPC. 0, which is any free port, if the
+/// user has that one.
 fn pages_port(ip: IpAddr, grpc: u16) -> u16 {
     let usual = grpc.checked_add(1000).filter(|_| grpc != 0);
     usual.filter(|port| TcpListener::bind((ip, *port)).is_ok()).unwrap_or(0)

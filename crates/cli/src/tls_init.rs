@@ -16,7 +16,7 @@ use rcgen::{
 
 use crate::exit::Usage;
 
-/// Nobody's clock is further behind.
+/// No clock of a client is further behind.
 const CLOCKS_APART: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
@@ -129,7 +129,7 @@ impl Init {
     }
 }
 
-/// Writes a new file. One that is there stays: whoever uses it would be cut off.
+/// Writes a new file. One that is there stays: clients that use it would be cut off.
 fn write(path: &Path, text: &str, mode: u32) -> anyhow::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).with_context(|| {
         format!(

@@ -2,7 +2,7 @@
 
 use segno_proto::enums::WorkflowTaskFailedCause;
 
-use crate::machine::IllegalStep;
+use crate::{machine::IllegalStep, validate};
 
 /// A call that was refused. The run is exactly as it was before.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum Rejection {
     /// Another call paused it.
     #[error("activity is already paused")]
     ActivityAlreadyPaused,
-    /// An activity cannot report cancellation that nobody asked for.
+    /// An activity cannot report cancellation that was not requested.
     #[error("unable to mark activity as canceled without activity being request canceled first")]
     ActivityCancelNotRequested,
     /// Too many signals.
@@ -73,7 +73,7 @@ pub enum Rejection {
         /// First run of its chain.
         first_run_id: String,
     },
-    /// A message from another run does not concern this run any more.
+    /// A message from another run no longer concerns this run.
     #[error("Pending child execution not found.")]
     ChildNotFound,
     /// The engine tried something that cannot be: a defect, which is refused instead of stored.
@@ -122,4 +122,19 @@ pub fn pascal_case(upper: &str) -> String {
         result.extend(characters.map(|c| c.to_ascii_lowercase()));
     }
     result
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandError {
+    /// The call is answered with an error; nothing happens.
+    Call(Rejection),
+    /// The workflow task fails.
+    Task(TaskFailure),
+}
+
+impl From<(WorkflowTaskFailedCause, validate::Invalid)> for CommandError {
+    fn from((cause, invalid): (WorkflowTaskFailedCause, validate::Invalid)) -> Self {
+        Self::Task(TaskFailure::new(cause, invalid.0))
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Two kinds of workers share one machine ([`crate::machine::lease`]). One that speaks Segno's own protocol asks for a
 //! lease with each heartbeat and says what it holds; nothing but its next heartbeat renews it. A stock SDK knows of no
-//! lease: whatever it sends is a sign of life, so is an open connection, and what it was handed counts as held.
+//! lease: everything it sends is a sign of life, so is an open connection, and what it was handed counts as held.
 //!
 //! Times are readings of any clock that never goes back. Nothing here knows connections, stores or threads.
 
@@ -100,7 +100,7 @@ pub enum BeatRefused {
 /// What time brought about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Why the worker is lost, if it is. Whatever it held must move.
+    /// Why the worker is lost, if it is. What it held must move.
     pub lost: Option<LostBecause>,
     /// Attempts it was handed and never spoke of. They must move.
     pub orphans: Vec<Hold>,
@@ -181,8 +181,8 @@ impl Lease {
         Self { silence_counts: true, ..Self::new(now) }
     }
 
-    /// The state is what the table says, and nothing else changes it. An inactive worker takes no step any more: whoever
-    /// keeps leases lets go of it at once, so that a step which is not in the table is a defect there.
+    /// The state is what the table says, and nothing else changes it. An inactive worker takes no further step: the
+    /// node removes its lease at once, so that a step which is not in the table is a defect there.
     fn step(&mut self, on: machine::Event) -> Result<(), IllegalStep> {
         self.state = machine::next(self.state, on)?;
         Ok(())
@@ -266,7 +266,7 @@ impl Lease {
 
     /// A worker that speaks the protocol reports. Answers with the next token.
     ///
-    /// The first heartbeat registers it, whatever its token; deltas may come any number of times. They only tell about
+    /// The first heartbeat registers it, with any token; deltas may come any number of times. They only tell about
     /// attempts that it was handed ([`Lease::hand_over`], [`Lease::restore`]): they never add one.
     pub fn heartbeat(&mut self, now: Nanos, beat: &Beat, settings: &LeaseSettings) -> Result<[u8; 8], BeatRefused> {
         let attached = machine::next(self.state, machine::Event::Attach).map_err(|_| BeatRefused::Inactive)?;
@@ -338,7 +338,7 @@ impl Lease {
         self.holds.keys().map(|hold| hold.run_key).chain(self.tasks.iter().copied()).collect()
     }
 
-    /// Whether it said goodbye and has nothing any more.
+    /// Whether it has shut down and holds nothing.
     fn is_done(&self) -> bool {
         self.leaving && self.is_idle()
     }
@@ -382,7 +382,7 @@ impl Lease {
     /// Lets happen what is due. What is not due stays untouched. A worker that is lost keeps the list of what it held.
     pub fn expire(&mut self, now: Nanos, settings: &LeaseSettings) -> Due {
         let mut due = Due::default();
-        // A worker is lost once: nothing is due any more after that.
+        // A worker is lost once: nothing is due after that.
         let Ok(expired) = machine::next(self.state, machine::Event::Expire) else { return due };
         if self.alive_until(settings).is_some_and(|until| until <= now) {
             due.lost = Some(match self.state {
@@ -407,7 +407,7 @@ impl Lease {
         self.step(machine::Event::ShutDown)
     }
 
-    /// The server itself was away: nobody is blamed for what it did not hear meanwhile.
+    /// The server itself was away: no worker is lost for what the server did not hear meanwhile.
     pub fn excuse(&mut self, away: Nanos) {
         self.heard = self.heard.saturating_add(away);
         self.detached = self.detached.saturating_add(away);

@@ -1,70 +1,75 @@
 //! The core of Segno: what a run is and what calls make of it.
 //!
-//! Pure: state, call and time in, a [`run::Applied`] out. Nothing here does IO, reads a clock, draws a random number,
-//! makes an id or waits. The same inputs give the same bytes, which is what lets a run be rebuilt, replayed and tested.
+//! Pure: state, call and time in, an [`Applied`] out. Nothing here does IO, reads a clock, draws a random number, makes an
+//! id or waits. The same inputs give the same bytes, which is what lets a run be rebuilt, replayed and tested.
 //!
-//! Where to begin: [`state`] says what a run consists of, `draft` how a transition comes about, [`signal`] is the
-//! smallest call, [`commands`] has one file per command of a worker, [`machine`] the tables of what may follow what.
+//! A module uses those of its own layer and of the layers above it in this table, and no two files use each other:
+//!
+//! | layer | what it has |
+//! |---|---|
+//! | files of this directory | tables and rules without a run: [`machine`] (what may follow what), [`limits`], [`validate`], [`retry`], [`cron`] |
+//! | [`state`] | what a run consists of, as stored and in memory |
+//! | `transition` | what a call makes of a run, and the draft in which that comes about |
+//! | `parts` | what transitions are put together from: workflow task, activities, updates, scripts, start, end |
+//! | [`commands`] | one file per command of a worker |
+//! | `calls` | one file per call, or per group of similar ones; [`signal`] is the smallest |
+//! | [`wake`] | what becomes due as time passes |
+//!
+//! Other crates find parts and calls by their names at the root of this crate.
 
 // The protocol carries fields that its authors have replaced but that workers still send and read.
 #![allow(deprecated)]
 
-pub mod activity;
-pub mod activity_options;
-pub mod activity_pause;
-pub mod activity_timeouts;
-pub mod builds;
-pub mod callbacks;
-pub mod cancel;
-pub mod chain;
-pub mod children;
-pub mod close;
+mod calls;
 pub mod commands;
-pub mod complete_task;
 pub mod cron;
-mod draft;
 pub mod error;
-mod event_type;
-pub mod external;
+mod events;
 pub mod lease;
 pub mod limits;
 pub mod machine;
-pub mod options;
-pub mod outbox;
-pub mod oversize;
-pub mod pause;
+mod parts;
+mod payload;
 pub mod priority;
-pub mod problems;
-pub mod rebuild;
-pub mod repeats;
-pub mod reset;
 pub mod retry;
-pub mod run;
-pub mod schedule;
-pub mod script;
-pub mod script_move;
-mod script_state;
 pub mod search_attributes;
 mod shared;
-pub mod signal;
-pub mod signal_ids;
-pub mod standalone;
-pub mod start;
-pub mod start_conflict;
 pub mod state;
-mod steps;
-pub mod task_calls;
-pub mod terminate;
-pub mod update;
+mod transition;
 mod uuid;
 pub mod validate;
 pub mod wake;
-pub mod worker_lost;
-pub mod workflow_task;
 
-pub use draft::BUFFERED_EVENT_ID;
+pub use calls::{
+    activity, activity_options, activity_pause, cancel, children, complete_task, external, options, oversize, pause,
+    rebuild, repeats, reset, script_move, signal, start_conflict, task_calls, terminate, worker_lost,
+};
 pub use error::Rejection;
-pub use event_type::event_type;
-pub use run::{ActivityStop, Applied, Compaction, Context, Durability, Effect, Run, Transition, run_id, run_key_of};
+pub use events::event_type;
+pub use parts::{
+    activity::timeouts as activity_timeouts, builds, callbacks, chain, close, problems, script, start, update,
+    workflow_task,
+};
 pub use shared::Shared;
+pub use state::{
+    outbox,
+    run::{Run, run_id, run_key_of},
+    signal_ids,
+};
+pub use transition::{
+    ActivityStop, Applied, Compaction, Context, Durability, Effect, Transition, draft::BUFFERED_EVENT_ID,
+};
 pub use uuid::uuid;
+
+/// Schedules, and the calls on them.
+pub mod schedule {
+    pub use crate::{calls::schedule as calls, parts::schedule::*, state::schedule as state};
+}
+
+/// Standalone activities, and the calls on them.
+pub mod standalone {
+    pub use crate::{
+        calls::{standalone as calls, standalone_operations as operations},
+        parts::standalone::*,
+    };
+}

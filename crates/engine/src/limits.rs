@@ -1,6 +1,5 @@
 //! Limits, and what passing them means. Units are in the names; values are Temporal's defaults.
 
-use crate::update::UpdateLimits;
 use segno_proto::Nanos;
 
 /// One second.
@@ -64,7 +63,7 @@ pub const RESET_POINTS_MAX: usize = 20;
 /// Events of a script between two checkpoints, unless [`Limits`] says otherwise.
 pub const SCRIPT_EVENTS_KEPT: i64 = 10_000;
 
-/// Limits that whoever runs the server may set. They come in with each call, like the time.
+/// Limits that the operator of the server may set. They come in with each call, like the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Events from which on the worker is told to continue as new.
@@ -93,6 +92,35 @@ impl Default for Limits {
             failure_bytes_kept: FAILURE_BYTES_KEPT,
             transaction_bytes: TRANSACTION_BYTES_MAX,
             script_events_kept: SCRIPT_EVENTS_KEPT,
+        }
+    }
+}
+
+/// What a namespace allows; 0 means no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateLimits {
+    /// Updates of one run that are not completed.
+    pub in_flight: usize,
+    /// Bytes of their requests.
+    pub in_flight_bytes: usize,
+    /// Updates of one run, rejected ones aside.
+    pub total: usize,
+}
+
+impl Default for UpdateLimits {
+    fn default() -> Self {
+        // Temporal allows 10 in flight: its registry is cleared by any error and every entry is paid for then. Here
+        // one that waits costs its bytes and nothing else.
+        Self { in_flight: 100, in_flight_bytes: 20 * 1024 * 1024, total: 2000 }
+    }
+}
+
+impl UpdateLimits {
+    /// How many updates a run may have had before its worker is told to continue as new: nine tenths of the limit.
+    pub fn suggest(&self) -> usize {
+        match self.total {
+            0 => usize::MAX,
+            total => total - total / 10,
         }
     }
 }

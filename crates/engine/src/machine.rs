@@ -84,8 +84,8 @@ machine! {
 }
 
 machine! {
-    /// An activity from its command to its end. Paused: nobody has it, and nobody gets it. PauseRequested: a worker has
-    /// it still.
+    /// An activity from its command to its end. Paused: no worker has it, and none gets it. PauseRequested: a worker
+    /// still has it.
     activity {
         states { Waiting, Running, BackingOff, Paused, PauseRequested, Ended }
         events { Start, Heartbeat, Retry, RetryAtOnce, End, GiveBack, Pause, Unpause, UnpauseLater, Reschedule, PutOff }
@@ -178,7 +178,7 @@ machine! {
 
 machine! {
     /// A worker process as the server sees it. Detached: its connections are gone, and it has a while to come back.
-    /// Inactive is the end: whatever it held goes to others, and nothing brings it back.
+    /// Inactive is the end: what it held goes to others, and nothing brings it back.
     lease {
         states { Active, Detached, Inactive }
         events { Renew, Detach, Attach, Expire, ShutDown }

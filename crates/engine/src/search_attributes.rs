@@ -21,7 +21,7 @@ pub const VALUE_SIZE_MAX: usize = 2 * 1024;
 /// Size limit of all attributes of a request together in bytes.
 pub const TOTAL_SIZE_MAX: usize = 40 * 1024;
 
-/// Attributes that the server fills in; nobody else may set them.
+/// Attributes that the server fills in; users may not set them.
 pub const SYSTEM: [(&str, IndexedValueType); 16] = [
     ("WorkflowId", Keyword),
     ("RunId", Keyword),

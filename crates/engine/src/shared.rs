@@ -1,6 +1,6 @@
 //! Parts of a run's state that most transitions leave alone.
 //!
-//! A transition makes a new state out of the old one ([decision 003](../../../docs/decisions/003-apply-returns-a-new-run.md)).
+//! A transition makes a new state out of the old one ([decision 003](../../../docs/internals/decisions/003-apply-returns-a-new-run.md)).
 //! A run with a hundred activities would copy a hundred of them to change one.
 
 use std::ops::{Deref, DerefMut};

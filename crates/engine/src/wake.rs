@@ -1,23 +1,24 @@
-//! Time passes: whatever of a run is due happens now.
+//! Time passes: what is due of a run happens now.
 //!
 //! A run has one wake-up, the earliest of everything it waits for. Waking it early is harmless, waking it twice too.
 
 use segno_proto::{
     Nanos,
-    enums::{ContinueAsNewInitiator, RetryState, TimeoutType},
+    enums::{RetryState, TimeoutType},
     events::{TimerFiredEventAttributes, WorkflowExecutionTimedOutEventAttributes, history_event::Attributes},
 };
 
 use crate::{
-    activity_timeouts,
-    chain::{self, Next},
-    close,
-    draft::Draft,
+    parts::{
+        activity::timeouts as activity_timeouts,
+        chain::{self, Next},
+        close,
+        schedule::turn as schedule,
+        workflow_task,
+    },
     retry,
-    run::{Applied, Context, Effect, Run},
-    schedule,
-    state::Activity,
-    workflow_task,
+    state::{Activity, run::Run},
+    transition::{Applied, Context, Effect, draft::Draft},
 };
 
 /// When the run next wants to be woken.
@@ -31,7 +32,7 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
         return if run.lingers() { activities.min() } else { None };
     }
     if let Some(schedule) = &run.state.schedule {
-        return schedule::calls::wake_at(schedule);
+        return schedule::wake_at(schedule);
     }
     let positive = |at: Nanos| (at > 0).then_some(at);
     let fixed = [
@@ -70,7 +71,7 @@ pub fn wake(run: &Run, context: Context) -> Applied<()> {
         return draft.finish(());
     }
     if run.state.schedule.is_some() {
-        schedule::calls::wake(&mut draft);
+        schedule::wake(&mut draft);
         return draft.finish(());
     }
     let run_over = run.info.run_deadline > 0 && run.info.run_deadline <= now;
@@ -145,21 +146,7 @@ fn time_out_run(draft: &mut Draft, execution_over: bool) {
     let next =
         if execution_over { Next::End(RetryState::Timeout) } else { chain::after_failure(&draft.run, now, &failure) };
     close::fail_started_task(draft);
-    let (retry_state, successor) = match next {
-        Next::End(state) => (state, None),
-        Next::Retry(backoff) => {
-            let run = chain::repeat(draft, ContinueAsNewInitiator::Retry, backoff, Some(failure), None);
-            (RetryState::InProgress, Some(run))
-        }
-        Next::Cron(backoff, state) => {
-            let run = chain::repeat(draft, ContinueAsNewInitiator::CronSchedule, backoff, Some(failure), None);
-            (state, Some(run))
-        }
-    };
-    let new_execution_run_id = successor.as_ref().map(|s| s.run.info.run_id.clone()).unwrap_or_default();
-    if let Some(successor) = successor {
-        draft.succeed_by(successor);
-    }
+    let (retry_state, new_execution_run_id) = chain::follow(draft, next, Some(failure));
     close::close(
         draft,
         Attributes::WorkflowExecutionTimedOutEventAttributes(WorkflowExecutionTimedOutEventAttributes {

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use segno_flow::interface::{Event, EventKind, Limits, Payload, Start, Turned, Unpaced};
+use segno_flow::interface::{Event, EventKind, Limits, Payload, Start, TurnResult, Unpaced};
 use segno_flow::{Code, check, compile, query, turn};
 
 fn code(source: &str) -> Code {
@@ -35,7 +35,7 @@ fn done(id: String, result: &str) -> Event {
     Event { time: 1_767_225_601_000, kind: EventKind::TaskEnded { id, end: Ok(vec![json(result)]) } }
 }
 
-fn run(code: &Code, state: Option<&[u8]>, event: Event) -> Turned {
+fn run(code: &Code, state: Option<&[u8]>, event: Event) -> TurnResult {
     turn(code, state, &[event], &Limits::default(), &mut Unpaced).expect("the turn succeeds")
 }
 

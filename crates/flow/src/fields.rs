@@ -13,8 +13,8 @@ pub(crate) const INDEXED_FROM: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     entries: Vec<(Arc<str>, Value)>,
-    /// Places by key. The hash function is keyed at random, so that nobody can choose keys that collide; nothing depends
-    /// on its order.
+    /// Places by key. The hash function is keyed at random, so that an attacker cannot choose keys that collide;
+    /// nothing depends on its order.
     index: Option<HashMap<Arc<str>, usize>>,
 }
 

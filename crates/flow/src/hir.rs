@@ -293,7 +293,7 @@ pub struct Expr {
 
 impl Expr {
     /// What an access or a call of a function of a value is made on. There may be as many of them in a row as the source has
-    /// room for, so whoever walks over them does not do it by recursion.
+    /// room for, so code that walks over them does not use recursion.
     pub fn base(&self) -> Option<&Self> {
         match &self.kind {
             ExprKind::Field { base, .. }

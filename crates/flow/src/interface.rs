@@ -31,7 +31,7 @@ pub struct Failure {
     pub message: String,
     /// Who says so (`segno-flow`, `PythonSDK`).
     pub source: String,
-    /// The stack of whoever says so.
+    /// The stack of the code that says so.
     pub stack_trace: String,
     /// What led to it.
     pub cause: Option<Box<Failure>>,
@@ -168,7 +168,7 @@ pub enum EventKind {
         /// Its arguments.
         input: Vec<Payload>,
     },
-    /// Somebody asked to cancel the run.
+    /// A caller asked to cancel the run.
     CancelRequested {
         /// The reason; may be empty.
         reason: String,
@@ -508,7 +508,7 @@ pub struct ContinueAsNew {
     pub run_timeout: i64,
     /// Whether the new run keeps the version of this one instead of taking the current one.
     pub same_version: bool,
-    /// Signals that nobody has taken, in order; they belong to the new run.
+    /// Signals that no code has taken, in order; they belong to the new run.
     pub signals: Vec<(String, Vec<Payload>)>,
 }
 
@@ -535,7 +535,7 @@ pub struct WakeSet {
     pub operations: Vec<Operation>,
     /// Groups, numbered by their place.
     pub groups: Vec<Group>,
-    /// Signals that nobody has taken.
+    /// Signals that no code has taken.
     pub signals_waiting: usize,
 }
 
@@ -647,7 +647,7 @@ impl Pace for Unpaced {
 
 /// What a turn gives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turned {
+pub struct TurnResult {
     /// The state to store. Also that of a closed run: queries read it.
     pub state: Vec<u8>,
     /// What the server must do.

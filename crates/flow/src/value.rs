@@ -76,7 +76,7 @@ pub struct PromiseRef {
 pub type Released = Rc<RefCell<Vec<u32>>>;
 
 impl PromiseRef {
-    /// A reference that nobody watches.
+    /// A reference that is not watched.
     #[must_use]
     pub const fn new(number: u32, id: Arc<str>) -> Self {
         Self { number, id, released: None }

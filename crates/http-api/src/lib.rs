@@ -3,7 +3,7 @@
 //! [`answer`] is the one entry. Method and path name a call ([`routes`]); body, path and query become its request
 //! ([`decode`], [`parameters`]), which [`Service`] handles like a gRPC call; the response or the status becomes JSON
 //! ([`encode`]). All of it goes by the descriptors of the protocol ([`schema`]): nothing is written per call. Texts of errors
-//! and the short form of payloads ([`payload`]) are those of Temporal's server. See docs/http-api.md.
+//! and the short form of payloads ([`payload`]) are those of Temporal's server. See docs/reference/http-api.md.
 
 mod decode;
 mod dynamic;

@@ -44,7 +44,7 @@ impl SharedBudget {
 #[derive(Debug)]
 pub(crate) struct Budget {
     shared: Arc<SharedBudget>,
-    /// Never more than this, whatever is free.
+    /// Never more than this, however much is free.
     bytes_max: usize,
     reserved: usize,
 }

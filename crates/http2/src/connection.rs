@@ -69,7 +69,7 @@ pub struct Refusals {
 
 /// Handles the requests of a connection.
 pub trait Handler {
-    /// The state of a request until its stream is closed. It is dropped then, for whatever reason.
+    /// The state of a request until its stream is closed. It is dropped then, for any reason.
     type Request: Default;
     /// Given back when the last byte of a response was written. It is dropped if that never happens.
     type Receipt;

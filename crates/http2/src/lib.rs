@@ -5,7 +5,7 @@
 //! parts, by [`Connection::send_headers`], [`Connection::send_data`] and [`Connection::send_end`]. Bytes to be written
 //! come out by [`Connection::take_output`].
 //!
-//! What holds, whatever a peer sends:
+//! What holds for all bytes that a peer may send:
 //!
 //! - Memory is bounded: incomplete requests, requests being handled and responses that wait for a flow-control window
 //!   count against one budget per connection and one for all connections ([`SharedBudget`]).

@@ -173,7 +173,7 @@ impl<H: Handler> Connection<H> {
         Ok(())
     }
 
-    /// A complete header block. It is decoded whatever becomes of its stream: later blocks refer to the dynamic table
+    /// A complete header block. It is decoded even if its stream is refused: later blocks refer to the dynamic table
     /// that it changes.
     fn receive_block(
         &mut self,

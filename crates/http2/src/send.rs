@@ -12,7 +12,7 @@ use crate::{
 /// How much of a response in parts may wait for a window when the next part comes. More ends the stream: the peer does
 /// not read it.
 const PENDING_BYTES_MAX: usize = 1 << 20;
-/// A response of at most this size for which the windows have room is sent whatever the budget says.
+/// A response of at most this size for which the windows have room is sent without asking the budget.
 const SMALL_BYTES: usize = 4 * 1024;
 /// HPACK: dynamic table size update to zero.
 const TABLE_SIZE_UPDATE: u8 = 0x20;

@@ -59,7 +59,7 @@ impl<B: Buf> Buf for Counted<B> {
         if self.reads_left > 0 { self.buffer.chunk() } else { &[] }
     }
 
-    // Whoever calls these has seen that there is enough; the limit may be reached in the middle of a number.
+    // Callers have checked that there is enough; the limit may be reached in the middle of a number.
     fn advance(&mut self, count: usize) {
         self.count();
         self.buffer.advance(count);

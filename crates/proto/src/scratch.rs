@@ -16,7 +16,7 @@ thread_local! {
 
 /// Lets `write` write into an empty buffer and `read` what is there then.
 pub fn with_scratch<T>(write: impl FnOnce(&mut Vec<u8>), read: impl FnOnce(&[u8]) -> T) -> T {
-    // Whoever encodes within `write` finds no buffer here and gets one of its own.
+    // Code that encodes within `write` finds no buffer here and gets one of its own.
     let mut buffer = SCRATCH.take();
     buffer.clear();
     write(&mut buffer);

@@ -54,7 +54,7 @@ impl Runs {
                 }
                 lock(&node.deleting).remove(&run_key);
                 match node.remove(&key, run_key).await {
-                    Ok(()) => node.script_run_deleted(&run).await,
+                    Ok(()) => node.note_deleted(&run).await,
                     Err(error) => tracing::warn!(run = run_key.0, %error, "a closed run was not deleted"),
                 }
             });
@@ -64,10 +64,17 @@ impl Runs {
         // Once removed, a run must be forgotten as well, whether or not the caller is still there.
         finish(async move {
             node.remove(&key, run_key).await?;
-            node.script_run_deleted(&run).await;
+            node.note_deleted(&run).await;
             Ok(())
         })
         .await
+    }
+
+    /// A run was deleted: the version of its script may have to go with it.
+    async fn note_deleted(self: &Arc<Self>, run: &Run) {
+        if run.state().script.is_some() {
+            self.turns.clone().run_deleted(self, run).await;
+        }
     }
 
     /// Deletes what is left of a run that could not be read. `error` says why, and is given back if there is none.

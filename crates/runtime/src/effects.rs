@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use segno_engine::{ActivityStop, Effect, Run, activity::is_waiting};
-use segno_store::{NamespaceKey, RunKey};
+use segno_store::RunKey;
 
 use crate::{ports::Effects, runs::Runs};
 
@@ -18,12 +18,8 @@ impl Runs {
         if run.state().task.is_none() {
             return;
         }
-        let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
         if run.state().script.is_some() {
-            if !self.flows.is_held_back(run) {
-                self.flows.resumes.offer(namespace, run_key);
-            }
-            return;
+            return self.turns.offer(run);
         }
         if let Some(effects) = self.effects() {
             effects.offer_workflow_task(run);

@@ -10,6 +10,11 @@ use segno_store::{CommitError, ReadError};
 
 use crate::start_limits::StartRefusal;
 
+/// Says that a script does not exist.
+pub(crate) fn no_script(name: &str, namespace: &str) -> String {
+    format!("there is no script \"{name}\" in namespace \"{namespace}\"")
+}
+
 /// A call that did not succeed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
@@ -39,9 +44,12 @@ pub enum CallError {
     /// The name belongs to another namespace.
     #[error("Namespace {0:?} already exists")]
     NamespaceExists(String),
-    /// Storage could not say or do it; whether something changed is unknown. Trying again is safe.
+    /// It cannot be done now; nothing was changed. The same call may succeed later.
     #[error("{0}")]
     Unavailable(String),
+    /// It began, and whether the change was made is unknown. Repeating the call with the same request id is safe.
+    #[error("whether the change was made is unknown, repeat it with the same request id: {0}")]
+    OutcomeUnknown(String),
     /// There is no room left to store anything.
     #[error("{0}")]
     StorageFull(String),
@@ -101,10 +109,10 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the same call may succeed later, without anybody doing something about the run it is for.
+    /// Whether the same call may succeed later, without a change to the run it is for.
     pub(crate) fn is_temporary(&self) -> bool {
-        use CallError::{Busy, Moved, Overloaded, ShuttingDown, StorageFull, Unavailable};
-        matches!(self, Unavailable(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown | Moved)
+        use CallError::{Busy, Moved, OutcomeUnknown, Overloaded, ShuttingDown, StorageFull, Unavailable};
+        matches!(self, Unavailable(_) | OutcomeUnknown(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown | Moved)
     }
 }
 
@@ -153,12 +161,14 @@ impl From<ReadError> for CallError {
 impl From<CommitError> for CallError {
     fn from(error: CommitError) -> Self {
         match error {
-            CommitError::Full => Self::StorageFull(error.to_string()),
-            CommitError::Conflict
-            | CommitError::Unknown(_)
-            | CommitError::NotDone(_)
-            | CommitError::Fenced
-            | CommitError::Lost(_) => Self::Unavailable(error.to_string()),
+            CommitError::Full => Self::StorageFull(format!("the change was not made: {error}")),
+            // Its text says that the change was not made.
+            CommitError::NotDone(_) => Self::Unavailable(error.to_string()),
+            CommitError::Conflict | CommitError::Fenced => {
+                Self::Unavailable(format!("the change was not made: {error}"))
+            }
+            CommitError::Unknown(why) => Self::OutcomeUnknown(format!("the store failed: {why}")),
+            CommitError::Lost(_) => Self::OutcomeUnknown(error.to_string()),
         }
     }
 }

@@ -7,8 +7,6 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-use crate::{cluster::STALE, runs::Runs};
-
 /// The last commit failed because of the disk or the database.
 pub(crate) const STORAGE: &str = "storage";
 
@@ -77,25 +75,6 @@ impl HealthChanges {
         if self.0.changed().await.is_err() {
             std::future::pending().await
         }
-    }
-}
-
-impl Runs {
-    /// Why the node should get no calls, if it should not: it stops, failed, may have lost its place or is degraded.
-    pub fn ill_health(&self) -> Option<String> {
-        if self.is_stopping() {
-            return Some("stopping".to_owned());
-        }
-        if let Some(why) = self.failure() {
-            return Some(format!("failed: {why}"));
-        }
-        if self.cluster().is_some_and(|cluster| !cluster.is_within_lease()) {
-            return Some(match self.health.degraded() {
-                Some(why) => format!("{STALE}; {why}"),
-                None => STALE.to_owned(),
-            });
-        }
-        self.health.degraded().map(|why| format!("degraded: {why}"))
     }
 }
 

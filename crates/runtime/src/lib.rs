@@ -14,6 +14,7 @@ mod cluster;
 mod combine;
 mod commit_shares;
 mod committer;
+mod compaction;
 mod completion_pages;
 mod damaged;
 mod delete;
@@ -21,7 +22,6 @@ mod dispatch;
 mod effects;
 mod error;
 mod finish;
-mod flow;
 mod hash;
 mod health;
 mod history;
@@ -39,6 +39,7 @@ mod namespaces;
 mod node;
 mod options;
 mod outbox;
+mod placement;
 mod ports;
 mod queries;
 mod recovery;
@@ -48,6 +49,7 @@ mod run_keys;
 mod runs;
 mod sabotage;
 mod schedules;
+mod scripts;
 mod skipping;
 mod slots;
 mod standalone;
@@ -69,16 +71,12 @@ pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, DatabaseClock, SystemClock};
 pub use cluster::{
-    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, LinkFigures, NodeIdentity, Place,
-    Polled, RemoteTask,
+    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, LinkMetrics, NodeIdentity, Peers, Topology,
 };
 pub use combine::with_request_bytes;
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
 pub use dispatch::{CompletedTask, Delivery, Dispatch, Poll, QueueGauge, StartedActivity, StartedTask, WorkerTask};
 pub use error::CallError;
-pub use flow::{
-    Activation, CheckedScript, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source,
-};
 pub use hash::HashMap;
 pub use health::{Health, HealthChanges};
 pub use history::{HistoryPage, HistoryView};
@@ -86,8 +84,8 @@ pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
 pub use local::Local;
 pub use matching::{
-    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, TaskOffer,
-    WorkerCommandTask,
+    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
+    TaskOffer, WorkerCommandTask,
 };
 pub use metrics::{Histogram, Metrics};
 pub use moving::{MoveError, Moved, export, import};
@@ -96,9 +94,17 @@ pub use namespaces::{
 };
 pub use node::Node;
 pub use options::NodeOptions;
+pub use ports::{
+    elsewhere::{ForwardedCall, Polled},
+    owner::Place,
+};
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use rules::RULES_MAX;
 pub use runs::Runs;
+pub use scripts::{
+    Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,
+    VersionRecord,
+};
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
 pub use segno_engine::limits::Limits;

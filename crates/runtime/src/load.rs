@@ -52,7 +52,7 @@ impl Runs {
     /// Loads the current run of a locked slot, unless memory has it.
     pub(crate) async fn load_into(&self, locked: &mut Locked, key: &WorkflowKey) -> Result<(), CallError> {
         if let Err(refused) = self.admit(key) {
-            Box::pin(self.admit_again(key, refused)).await?;
+            self.owner.admit_when_available(key, refused).await?;
         }
         let Locked { slot, state } = locked;
         if !state.loaded {

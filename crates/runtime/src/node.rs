@@ -6,13 +6,19 @@ use segno_store::{Storage, Store};
 
 use crate::{
     clock::Clock,
-    cluster::NodeIdentity,
+    cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers},
     dispatch::{self, Dispatch},
     error::CallError,
     local::Local,
     matching::Matching,
     options::NodeOptions,
+    ports::{
+        PortFuture,
+        elsewhere::Elsewhere,
+        owner::{Alone, Owner},
+    },
     runs::Runs,
+    scripts::{ScriptHost, Scripts},
     workers::{self, Workers},
 };
 
@@ -26,6 +32,10 @@ pub struct Node {
     pub workers: Arc<Workers>,
     /// Tasks of runs on their way to workers.
     pub dispatch: Arc<Dispatch>,
+    /// Workflows that the node executes itself.
+    pub scripts: Scripts,
+    /// The other nodes on the same storage; `None` if there can be none.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 // Until callers name the part that they mean.
@@ -64,19 +74,37 @@ impl Node {
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
-        let (runs, listener) = Runs::new(storage, clock, options, listener).await?;
+        let host = Arc::new(ScriptHost::default());
+        let (listener, identity) =
+            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
+        let peers = Peers::of(&*storage, identity);
+        let owner = peers.clone().map_or_else(|| Arc::new(Alone) as Arc<dyn Owner>, |peers| peers);
+        let runs = Runs::new(storage, clock, options, owner, host.clone()).await?;
         let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
         let matching = Arc::new(matching);
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
-        if let Some(cluster) = runs.cluster() {
-            cluster.set_dispatch(&dispatch);
+        let cluster = peers.map(|peers| {
+            let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(Parts(dispatch.clone())));
+            let elsewhere: Arc<dyn Elsewhere> = cluster.clone();
+            runs.set_elsewhere(Arc::downgrade(&elsewhere));
+            cluster
+        });
+        if let (Some(listener), Some(cluster)) = (listener, &cluster) {
+            cluster.accept_nodes(listener);
         }
         dispatch.load_queue_configs().await?;
-        Runs::start(&runs, listener).await?;
+        Runs::load_documents(&runs).await?;
+        match &cluster {
+            None => runs.recover().await?,
+            Some(cluster) => cluster.join().await,
+        }
+        Runs::start_loops(&runs);
         runs.supervise("the watch over workers", workers::watch(workers.clone()));
         runs.supervise("the refill of queues", dispatch::refill(dispatch.clone()));
-        Ok(Arc::new(Self { runs, matching, workers, dispatch }))
+        let scripts = Scripts::new(host, &runs);
+        scripts.start();
+        Ok(Arc::new(Self { runs, matching, workers, dispatch, scripts, cluster }))
     }
 
     /// Stops handing out work: long polls end empty, new calls are refused.
@@ -85,8 +113,77 @@ impl Node {
         self.dispatch.stop();
     }
 
+    /// Refuses callers while this node may have lost its place, after waiting for a database that was away for a moment.
+    pub async fn admit_callers(&self) -> Result<(), CallError> {
+        match &self.cluster {
+            None => Ok(()),
+            Some(cluster) => cluster.admit_callers().await,
+        }
+    }
+
+    /// Whether keys, scripts and namespaces were compared with the database's lately; always without other nodes.
+    pub fn has_newest_documents(&self) -> bool {
+        self.cluster.as_ref().is_none_or(|cluster| cluster.topology.is_within_lease())
+    }
+
+    /// Why the node should get no calls, if it should not: it stops, failed, may have lost its place or is degraded.
+    pub fn ill_health(&self) -> Option<String> {
+        if self.is_stopping() {
+            return Some("stopping".to_owned());
+        }
+        if let Some(why) = self.failure() {
+            return Some(format!("failed: {why}"));
+        }
+        if !self.has_newest_documents() {
+            return Some(match self.health.degraded() {
+                Some(why) => format!("{LEASE_EXPIRED}; {why}"),
+                None => LEASE_EXPIRED.to_owned(),
+            });
+        }
+        self.health.degraded().map(|why| format!("degraded: {why}"))
+    }
+
+    /// Nothing is served from now on: what still runs for other nodes ends.
+    pub fn end(&self) {
+        self.runs.end();
+        if let Some(cluster) = &self.cluster {
+            cluster.close();
+        }
+    }
+
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
     pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
         self.runs.gauges(self.matching.backlog(), self.workers.leases.len())
+    }
+}
+
+/// The parts that follow the cluster.
+struct Parts(Arc<Dispatch>);
+
+impl ClusterObserver for Parts {
+    fn reload(&self) -> PortFuture<'_, Result<(), CallError>> {
+        Box::pin(async {
+            let runs = &self.0.runs;
+            runs.with_registry(|runs| runs.namespaces.reload(&*runs.store)).await?;
+            self.0.load_queue_configs().await?;
+            runs.load_access_keys().await?;
+            runs.turns.clone().load(runs).await?;
+            runs.retention_changed.notify_one();
+            runs.resume_deletions();
+            let runs = runs.clone();
+            tokio::spawn(async move { runs.turns.clone().follow_schedules(&runs).await });
+            Ok(())
+        })
+    }
+
+    fn shards_taken(&self) -> PortFuture<'_, ()> {
+        Box::pin(async { self.0.runs.turns.clone().follow_schedules(&self.0.runs).await })
+    }
+
+    fn homes_changed(&self) {
+        let runs = &self.0.runs;
+        runs.retention_changed.notify_one();
+        runs.resume_deletions();
+        runs.lead_batches();
     }
 }

@@ -85,7 +85,9 @@ impl Runs {
                             self.set_aside(run, &why);
                         }
                         for run in &loaded {
-                            self.offers_settle().await;
+                            if let Some(elsewhere) = self.elsewhere() {
+                                elsewhere.offers_settle().await;
+                            }
                             self.offer_all(run);
                         }
                         break;

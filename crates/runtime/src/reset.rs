@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use segno_engine::{
-    Rejection, Run,
-    reset::{self, Reset, ScriptPast},
-    script::Version,
+    Applied, Context, Rejection, Run,
+    reset::{self, Reset},
+    state::ScriptCheckpoint,
 };
 use segno_proto::{History, events::HistoryEvent};
 use segno_store::RunKey;
@@ -13,8 +13,8 @@ use segno_store::RunKey;
 use crate::{
     error::CallError,
     finish::finish,
-    flow::find_checkpoint,
     history::check_page,
+    ports::{Pending, ScriptAt},
     runs::Runs,
     slots::{Current, WorkflowKey},
     transact::{Beside, run_write},
@@ -24,6 +24,10 @@ use crate::{
 const BATCHES: usize = 256;
 const BATCHES_BYTES: usize = 16 * 1024 * 1024;
 
+/// Changes the run that a reset makes, before it is stored.
+pub(crate) type ChangeMade =
+    Box<dyn FnOnce(Applied<()>, Context) -> Pending<'static, Result<Applied<()>, CallError>> + Send>;
+
 impl Runs {
     /// Resets a run, the current one if none is named. Gives back the id of the new run.
     pub async fn reset_workflow(
@@ -32,19 +36,29 @@ impl Runs {
         run_id: &str,
         call: Reset,
     ) -> Result<String, CallError> {
-        self.reset_and_move(key, run_id, call, None).await
+        self.reset_and(key, run_id, call, None).await
     }
 
-    /// Resets a run. If it is a script, the new run may have another version.
-    pub(crate) async fn reset_and_move(
+    /// Resets a run, and changes the run that the reset makes before it is stored.
+    pub(crate) async fn reset_and_change(
         self: &Arc<Self>,
         key: &WorkflowKey,
         run_id: &str,
         call: Reset,
-        to: Option<Version>,
+        change: ChangeMade,
+    ) -> Result<String, CallError> {
+        self.reset_and(key, run_id, call, Some(change)).await
+    }
+
+    async fn reset_and(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run_id: &str,
+        call: Reset,
+        change: Option<ChangeMade>,
     ) -> Result<String, CallError> {
         let (node, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
-        finish(async move { node.reset_under_lock(&key, &run_id, call, to).await }).await
+        finish(async move { node.reset_under_lock(&key, &run_id, call, change).await }).await
     }
 
     async fn reset_under_lock(
@@ -52,7 +66,7 @@ impl Runs {
         key: &WorkflowKey,
         run_id: &str,
         call: Reset,
-        to: Option<Version>,
+        change: Option<ChangeMade>,
     ) -> Result<String, CallError> {
         let mut locked = self.lock(key).await?;
         let current = locked.state.current.clone();
@@ -96,16 +110,19 @@ impl Runs {
         {
             later.extend(ended.transition.batches.iter().flatten().cloned());
         }
-        let begin = self.checkpoint_for(&base.run, &past, call.finish_event_id).await?;
-        let script = self.script_at(&base, &past, call.finish_event_id).await?;
-        let (script, script_state) = script.map_or((None, None), |(script, state)| (Some(script), state));
-        let kept = begin.as_ref().map(|begin| (begin.event_id(), begin.run.clone()));
-        let script = script.map(|script| ScriptPast { script, kept });
+        let script = match &base.run.state().script {
+            Some(_) => self.turns.clone().script_at(self, &base, &past, call.finish_event_id).await?,
+            None => None,
+        };
+        let (script, state, checkpoint) = match script {
+            Some(ScriptAt { past, state, checkpoint }) => (Some(past), state, checkpoint),
+            None => (None, None, None),
+        };
         let mut made = reset::reset(&base.run, context, &call, past, &later, script)?;
-        made.transition.script_state = script_state;
-        made.transition.script_checkpoint = begin.map(|begin| (begin.record.slot, begin.content));
-        if let Some(to) = to {
-            self.move_made(&mut made, context, to).await?;
+        made.transition.script_state = state;
+        made.transition.script_checkpoint = checkpoint;
+        if let Some(change) = change {
+            made = change(made, context).await?;
         }
         let new_run_id = made.run.info.run_id.clone();
         let mark = reset::mark(&base.run, context, &new_run_id);
@@ -154,6 +171,20 @@ impl Runs {
 pub(crate) fn check_compaction(base: &Run, past: &[Vec<HistoryEvent>], point: i64) -> Result<(), CallError> {
     let begins_again = past.first().and_then(|first| first.last()).is_some_and(|last| point <= last.event_id + 1);
     if begins_again { Ok(()) } else { find_checkpoint(base, point).map(|_| ()) }
+}
+
+/// Where the newest checkpoint before an event is, if history was removed; without one, the event cannot be gone back to.
+pub(crate) fn find_checkpoint(run: &Run, until: i64) -> Result<Option<ScriptCheckpoint>, CallError> {
+    let Some(script) = run.state().script.as_ref().filter(|script| script.compacted_until > 0) else {
+        return Ok(None);
+    };
+    let usable = |record: &&ScriptCheckpoint| record.has_run && record.event_id < until;
+    if let Some(record) = script.checkpoints.iter().rev().find(usable) {
+        return Ok(Some(record.clone()));
+    }
+    let oldest = script.checkpoints.iter().find(|record| record.has_run).map_or(0, |record| record.event_id);
+    let first = oldest.max(script.compacted_until) + 1;
+    Err(CallError::NotReady(format!("events before {first} were compacted")))
 }
 
 /// Takes off everything from an event on, which must begin a batch: what was written together belongs together.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use segno_store::{RunKey, Store};
+use segno_store::{CommitError, RunKey, Store};
 
 use crate::{error::CallError, slots::lock};
 
@@ -72,7 +72,12 @@ impl RunKeys {
         let reserved = tokio::task::spawn_blocking(move || store.reserve_run_keys(BLOCK)).await;
         let mut keys = lock(&self.keys);
         keys.reserving = false;
-        let first = reserved.map_err(|error| CallError::Unavailable(error.to_string()))??.0;
+        let first = match reserved.map_err(|error| CallError::Unavailable(error.to_string()))? {
+            Ok(RunKey(first)) => first,
+            Err(CommitError::Full) => return Err(CommitError::Full.into()),
+            // Keys may be skipped: the change that needs one was not made.
+            Err(error) => return Err(CallError::Unavailable(format!("the change was not made: {error}"))),
+        };
         let block = first..first + BLOCK;
         if keys.block.is_empty() {
             keys.block = block;

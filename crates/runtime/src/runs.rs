@@ -1,28 +1,26 @@
 //! Who holds runs: what a node needs to load, decide, commit and carry out. Parts leave this struct one after the other, see
-//! `docs/decisions/039-crates-of-a-node.md`.
+//! `docs/internals/decisions/039-crates-of-a-node.md`.
 
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use segno_engine::{Context, Run, limits::Limits};
 use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
-use tokio::{net::TcpListener, sync::Notify};
+use tokio::sync::Notify;
 
 use crate::{
     access_keys::AccessKeys,
     batch::Batches,
     clock::Clock,
-    cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
     error::CallError,
-    flow::{self, Flows},
     health::{self, Health},
     ids::Ids,
     list_limits::ListLimits,
@@ -30,7 +28,7 @@ use crate::{
     namespaces::{Namespaces, retention},
     options::NodeOptions,
     outbox::{self, Outbox},
-    ports::EffectsPort,
+    ports::{EffectsPort, Turn, elsewhere::Elsewhere, owner::Owner},
     run_keys::RunKeys,
     skipping::SkippingClock,
     slots::Slots,
@@ -49,8 +47,12 @@ pub struct Runs {
     pub(crate) store: Arc<dyn Store>,
     /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
     pub(crate) remote: Option<Arc<dyn Storage>>,
-    /// The other nodes on the same storage; `None` if there can be none.
-    pub(crate) cluster: Option<Arc<Cluster>>,
+    /// The number of this node among others on the same storage; 0 if there can be none.
+    pub(crate) node_number: u64,
+    /// The nodes that serve workflows.
+    pub(crate) owner: Arc<dyn Owner>,
+    /// Queues and workers of other nodes. Set when the node starts, if there can be others.
+    pub(crate) elsewhere: OnceLock<Weak<dyn Elsewhere>>,
     pub(crate) committer: Committer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
@@ -71,7 +73,7 @@ pub struct Runs {
     /// The part that hands tasks to workers.
     pub(crate) effects: EffectsPort,
     /// Scripts.
-    pub(crate) flows: Flows,
+    pub(crate) turns: Arc<dyn Turn>,
     /// Batch operations.
     pub(crate) batches: Batches,
     pub(crate) damaged: DamagedRuns,
@@ -103,20 +105,18 @@ impl Runs {
         self.limits
     }
 
-    /// The runs of a node that does nothing yet, and its listener for other nodes.
+    /// The runs of a node that does nothing yet.
     pub(crate) async fn new(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
-        listener: Option<(TcpListener, NodeIdentity)>,
-    ) -> Result<(Arc<Self>, Option<TcpListener>), CallError> {
+        owner: Arc<dyn Owner>,
+        turns: Arc<dyn Turn>,
+    ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
         let store = storage.blocking();
-        let (listener, identity) =
-            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let cluster = Cluster::of(&storage, identity);
         let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
         let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
@@ -126,10 +126,12 @@ impl Runs {
             Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
         });
         let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
-        let node = Arc::new(Self {
+        Ok(Arc::new(Self {
             store,
             remote,
-            cluster,
+            node_number: owner.node(),
+            owner,
+            elsewhere: OnceLock::new(),
             committer,
             clock,
             list_limits: ListLimits::default(),
@@ -143,7 +145,7 @@ impl Runs {
             completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
             effects: EffectsPort::default(),
-            flows: Flows::default(),
+            turns,
             batches: Batches::default(),
             damaged: DamagedRuns::default(),
             access_keys: AccessKeys::default(),
@@ -159,39 +161,32 @@ impl Runs {
             ended: AtomicBool::new(false),
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
-        });
-        Ok((node, listener))
+        }))
     }
 
-    /// Recovers what is stored and begins to work. The parts above are there by now.
-    pub(crate) async fn start(node: &Arc<Self>, listener: Option<TcpListener>) -> Result<(), CallError> {
-        if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
-            cluster.accept_nodes(listener, node);
-        }
-        node.load_flows().await?;
+    /// Connects the queues and workers of other nodes.
+    pub(crate) fn set_elsewhere(&self, elsewhere: Weak<dyn Elsewhere>) {
+        let _ = self.elsewhere.set(elsewhere);
+    }
+
+    /// Reads what is in memory as a whole: scripts, batches, keys. The parts above are there by now.
+    pub(crate) async fn load_documents(node: &Arc<Self>) -> Result<(), CallError> {
+        node.turns.clone().load(node).await?;
         node.load_batches().await?;
         node.load_access_keys().await?;
         node.list_older_runs().await?;
-        match &node.cluster {
-            None => node.recover().await?,
-            Some(_) => {
-                node.supervise("the comparison of documents", cluster::follow_revisions(node.clone()));
-                node.take_first_shards().await?;
-                node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
-                node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));
-            }
-        }
+        Ok(())
+    }
+
+    /// Starts the loops that work on runs until the node stops.
+    pub(crate) fn start_loops(node: &Arc<Self>) {
         node.supervise("the delivery of messages", outbox::run(node.clone()));
         node.supervise("the timer loop", wakes::run(node.clone()));
         // Whoever skips a month still wants to look at what ended before.
         if node.clock.skipping().is_none() {
             node.supervise("the deletion of expired runs", retention::apply(node.clone()));
         }
-        node.supervise("the execution of scripts", flow::run(node.clone()));
         node.resume_deletions();
-        let scheduled = node.clone();
-        node.supervise_to_its_end("the schedules of scripts", async move { scheduled.follow_schedules().await });
-        Ok(())
     }
 
     /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
@@ -199,12 +194,10 @@ impl Runs {
         let now = self.clock.now().max(0) as u64;
         let mut last = self.last_now.load(Ordering::Relaxed);
         loop {
-            let next = match &self.cluster {
-                None => now.max(last + 1),
+            let next = match self.node_number {
+                0 => now.max(last + 1),
                 // The last bits name the node: two of them never have the same moment.
-                Some(cluster) => {
-                    (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (cluster.me.0 & (NODES_APART - 1))
-                }
+                number => (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (number & (NODES_APART - 1)),
             };
             match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return next as i64,
@@ -247,7 +240,7 @@ impl Runs {
     /// Like [`Runs::context_for`], for a call on a run: runs that follow it have the current version of its script.
     pub(crate) async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
         let namespace = NamespaceKey(run.info.namespace_key);
-        let script = if creates { self.flows.current(namespace, &run.info.workflow_type) } else { None };
+        let script = if creates { self.turns.current_version(namespace, &run.info.workflow_type) } else { None };
         Ok(Context { script, ..self.context_for(namespace, creates).await? })
     }
 
@@ -274,7 +267,6 @@ impl Runs {
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
         self.outbox.look();
-        self.flows.resumes.look();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
@@ -286,12 +278,9 @@ impl Runs {
         }
     }
 
-    /// Nothing is served any more: whatever still runs for other nodes ends.
-    pub fn end(&self) {
+    /// See [`Node::end`](crate::Node::end).
+    pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        if let Some(cluster) = &self.cluster {
-            cluster.close();
-        }
     }
 
     /// Whether nothing is served any more.
@@ -327,7 +316,7 @@ impl Runs {
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs. The parts above say how many tasks
     /// wait in queues and how many workers there are.
     pub(crate) fn gauges(&self, backlog: usize, workers: usize) -> [(&'static str, &'static str, u64); 6] {
-        let queued_tasks = backlog + self.flows.resumes.len();
+        let queued_tasks = backlog + self.turns.waiting();
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
             ("queued_tasks", "Tasks waiting for a worker.", queued_tasks as u64),

@@ -1,6 +1,6 @@
 //! A clock that jumps: while nothing is under way, the next moment for which something waits is now.
 //!
-//! This is the time skipping of Temporal's test server ([decision 027](../../../docs/decisions/027-time-skipping.md)).
+//! This is the time skipping of Temporal's test server ([decision 027](../../../docs/internals/decisions/027-time-skipping.md)).
 //! Workflow tasks and activities that are scheduled or started hold time, as do messages between runs. Timers, back-offs,
 //! time-outs of workflows, schedules and cron do not: they are what time jumps to. While time is held or locked it passes
 //! at its usual pace.

@@ -15,9 +15,8 @@ use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{Commit, NamespaceKey, OutboxKey, RunKey};
 
 use crate::{
-    error::CallError,
+    error::{CallError, no_script},
     finish::{Finish, finish},
-    flow::no_script,
     runs::Runs,
     slots::{Current, WorkflowKey},
     transact::Locked,
@@ -94,7 +93,7 @@ impl Runs {
             return Ok(start);
         }
         let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
-        let script = self.flows.current(NamespaceKey(start.namespace_key), name);
+        let script = self.turns.current_version(NamespaceKey(start.namespace_key), name);
         let queue = start.options.task_queue.as_ref().map(|queue| queue.name.as_str());
         if script.is_none() && queue == Some(script::QUEUE) {
             return Err(CallError::NoScript(no_script(name, &start.options.namespace)));
@@ -160,7 +159,7 @@ impl Runs {
             None => Box::pin(self.load_run(created)).await?,
         };
         let Some(current) = current else {
-            return Err(CallError::Unavailable("the run was stored but is not there".to_owned()));
+            return Err(CallError::OutcomeUnknown("the run was stored but is not there".to_owned()));
         };
         let run = current.run.clone();
         if eager {

@@ -7,7 +7,8 @@ use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{
-    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, task_calls, update::Updates, wake,
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, script, task_calls, update::Updates,
+    wake,
 };
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
@@ -18,9 +19,9 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
     combine::{Asked, Call, WaitingCall, request_bytes},
+    compaction::first_event_id,
     error::CallError,
     finish::finish,
-    flow::{first_event_id, wants_turn},
     runs::Runs,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
 };
@@ -207,11 +208,13 @@ impl Runs {
     ) -> Result<R, CallError> {
         let Applied { mut run, mut transition, reply } = applied;
         let current = locked.state.current.clone();
-        let log = self.take_turns(current.as_ref(), &mut run, &mut transition).await;
+        let turns = self.turns.clone();
+        let after = turns.take_turns(self, current.as_deref(), &mut run, &mut transition).await;
         drop(current);
-        let info = run.info.clone();
         let reply = self.commit_decided(locked, Applied { run, transition, reply }, beside).await?;
-        self.write_script_log(&info, log);
+        if let Some(after) = after {
+            after();
+        }
         Ok(reply)
     }
 
@@ -362,8 +365,8 @@ impl Runs {
     fn carry_out(self: &Arc<Self>, locked: &mut Locked, then: Consequences) {
         let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
         let (activities, ended, messages) = (then.activities, then.ended, then.messages);
-        if let Some(cluster) = &self.cluster {
-            cluster.count_commit(&locked.slot.key);
+        if !self.is_alone() {
+            self.owner.count_commit(&locked.slot.key);
         }
         // One run may hold no time any more while its successor, or a message of it, is not noted yet.
         if let Some(clock) = self.clock.skipping() {
@@ -383,7 +386,7 @@ impl Runs {
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
             if latest.state().script.is_some() {
-                self.schedule_went_on(&latest);
+                self.turns.clone().run_continued(self, &latest);
             }
         }
         self.settle_durable(locked, latest, version, &written, events, script_state);
@@ -656,6 +659,11 @@ impl Written {
     fn of(write: &RunWrite) -> Self {
         Self { current_key: write.key, state_bytes: write.state.len(), batches: write.batches.clone() }
     }
+}
+
+/// Whether a transition leaves a script with a turn to take.
+fn wants_turn(run: &Run, transition: &Transition) -> bool {
+    script::wants_turn(run) || transition.successor.as_ref().is_some_and(|next| script::wants_turn(&next.run))
 }
 
 /// How far a run has come.

@@ -354,7 +354,7 @@ fn signal(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded 
             |#state: &mut Self, #parameters| ::segno_sdk::__private::outcome(#call)
         },
         _ => {
-            let message = "nobody hears what a signal returns: let it return nothing, or `Result<()>`";
+            let message = "the result of a signal is dropped: let it return nothing, or `Result<()>`";
             return Err(syn::Error::new_spanned(&method.sig.output, message));
         }
     };

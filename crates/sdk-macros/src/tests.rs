@@ -367,7 +367,7 @@ fn mistakes_in_workflow_types() {
     let cases = [
         ("#[run] async fn again(ctx: Context<Self>) -> Result<()> { Ok(()) }", "one such method already"),
         ("#[signal] fn s(self) {}", "a signal is `fn(&mut self, ..)` or `async fn"),
-        ("#[signal] fn s(&mut self) -> u8 { 1 }", "nobody hears"),
+        ("#[signal] fn s(&mut self) -> u8 { 1 }", "the result of a signal is dropped"),
         ("#[signal] async fn s(x: u8) {}", "takes `ctx: Context<Self>`"),
         ("#[signal] fn s(&mut self, ctx: Context<Self>) {}", "has no context"),
         ("#[query] fn q(&mut self) -> u8 { 1 }", "a query is `fn(&self, ..)`"),

@@ -1,5 +1,5 @@
 //! How fast histories are replayed, decoding included: `cargo run --release -p segno-sdk --features testing --example
-//! replay_speed`. docs/sdk.md has figures.
+//! replay_speed`. docs/guides/sdk.md has figures.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! What a worker costs: `worker_cost worker QUEUE` serves one workflow with one task until its input ends, then prints
 //! the CPU time that it took; `worker_cost load QUEUE COUNT CONCURRENCY` starts such workflows and waits for their
-//! results; `worker_cost parked QUEUE COUNT` has as many wait in the worker's memory. docs/sdk.md has figures.
+//! results; `worker_cost parked QUEUE COUNT` has as many wait in the worker's memory. docs/guides/sdk.md has figures.
 
 use std::{
     io::Read,

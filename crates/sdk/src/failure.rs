@@ -248,7 +248,7 @@ impl FailureBuilder {
         self.change(|info| info.details = payload.map(|payload| Payloads { payloads: vec![payload] }))
     }
 
-    /// The next attempt comes after this time, whatever the retry policy says.
+    /// The next attempt comes after this time, instead of that of the retry policy.
     pub fn retry_after(self, delay: Duration) -> Self {
         self.change(|info| info.next_retry_delay = crate::options::wire_duration(delay))
     }

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! # use segno_sdk::interceptor::{InterceptedRun, OutboundCall, WorkflowInterceptor};
-//! /// Customers are named in lower case, whatever the workflow says.
+//! /// Customers are named in lower case, also if the workflow says otherwise.
 //! struct LowerCase;
 //!
 //! impl WorkflowInterceptor for LowerCase {

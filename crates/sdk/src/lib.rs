@@ -147,8 +147,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A handler may also be an `async fn` of a `Context<Self>` and do whatever a workflow may. One marked `dynamic` takes
-//! what has no handler of its own. A workflow function receives signals as from a channel, with [`Context::receive`].
+//! A handler may also be an `async fn` of a `Context<Self>` and do everything that a workflow may. One marked `dynamic`
+//! takes what has no handler of its own. A workflow function receives signals as from a channel, with
+//! [`Context::receive`].
 //!
 //! ## State
 //!

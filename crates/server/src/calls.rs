@@ -438,12 +438,12 @@ pub(crate) fn call(
     message: Bytes,
     extensions: Extensions,
 ) -> ReplyFuture {
-    if handlers.node.cluster().is_none() {
+    if handlers.node.cluster.is_none() {
         return (method.handle)(handlers.clone(), message, extensions);
     }
     let handlers = handlers.clone();
     Box::pin(async move {
-        let (node, Some(cluster)) = (&handlers.node, handlers.node.cluster()) else {
+        let (node, Some(cluster)) = (&handlers.node, handlers.node.cluster.as_ref()) else {
             return Err(Status::internal("the node is not in a cluster"));
         };
         let message = handlers.access.prepared(method.path, message, &extensions)?;

@@ -1,10 +1,10 @@
-//! `docs/compatibility.md` lists exactly the calls of the protocol, each in the state the server has it in.
+//! `docs/reference/compatibility.md` lists exactly the calls of the protocol, each in the state the server has it in.
 
 use std::collections::BTreeMap;
 
 use crate::calls;
 
-const PAGE: &str = include_str!("../../../docs/compatibility.md");
+const PAGE: &str = include_str!("../../../docs/reference/compatibility.md");
 
 /// What is wrong with the tables of a page.
 fn problems(page: &str, methods: &[(&str, &str)], is_built: fn(&str, &str) -> bool) -> Vec<String> {

@@ -128,7 +128,7 @@ async fn accept(
                     let path = request.uri().path();
                     let is_known = Web::has(path) || flows::is_one(path) || OWN.contains(&path);
                     // On a server that is alone it is a path of Temporal's HTTP API.
-                    let is_known = is_known && (path != "/cluster" || services.node.cluster().is_some());
+                    let is_known = is_known && (path != "/cluster" || services.node.cluster.is_some());
                     if [login::LOGIN, login::LOGOUT].contains(&path) {
                         let (head, body) = request.into_parts();
                         let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
@@ -289,7 +289,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
             Some(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
             None => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         },
-        (&Method::GET | &Method::HEAD, "/cluster") => match node.cluster() {
+        (&Method::GET | &Method::HEAD, "/cluster") => match &node.cluster {
             Some(cluster) => (StatusCode::OK, "application/json", cluster_json(cluster)),
             None => {
                 (StatusCode::NOT_FOUND, "text/plain", "this server is not on a database that nodes share\n".to_owned())
@@ -308,13 +308,13 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
 
 /// Who is there and who owns what, as this node knows it.
 fn cluster_json(cluster: &Cluster) -> String {
-    let map = cluster.map();
-    let links = cluster.links();
+    let map = cluster.topology.map();
+    let links = cluster.peers.links();
     let nodes: Vec<_> = map
         .members
         .iter()
         .map(|member| {
-            let here = cluster.is_me(member.id);
+            let here = cluster.topology.is_me(member.id);
             let linked = links.iter().find(|(id, _)| *id == member.id).map(|(_, is_open)| *is_open);
             json!({
                 "id": member.id.0,
@@ -334,8 +334,8 @@ fn cluster_json(cluster: &Cluster) -> String {
         "nodes": nodes,
         "shards": map.owners.len(),
         "shards_without_owner": free,
-        "shards_served_here": cluster.served().len(),
-        "within_lease": cluster.is_within_lease(),
+        "shards_served_here": cluster.topology.served().len(),
+        "within_lease": cluster.topology.is_within_lease(),
     });
     format!("{answer}\n")
 }

@@ -195,7 +195,9 @@ impl Server {
         let graceful = async move {
             stop.await;
             // Others take over what is here while everybody is still served.
-            stopping.leave_cluster().await;
+            if let Some(cluster) = &stopping.cluster {
+                cluster.leave().await;
+            }
             // Long polls end at once; whoever asks now is told to go elsewhere.
             stopping.shut_down();
             let _ = stopped.send(true);
@@ -222,7 +224,7 @@ impl Server {
         let figures = ProcessFigures { call_times: counts::times, disk_free: disk::disk_free };
         let pages = Web::new(node.clone(), in_process.clone(), figures, self.tls.is_some(), self.codec);
         web.spawn(http::serve(self.http, Arc::new(services.clone()), in_process, pages, guard));
-        if let Some(cluster) = node.cluster() {
+        if let Some(cluster) = &node.cluster {
             cluster.serve_calls(Arc::new(PeerCalls(handlers)));
         }
         let serving = connections::serve(self.grpc, services, self.limits, self.tls, drained.clone());
@@ -262,7 +264,7 @@ async fn report_health(node: &Node, health: &HealthReporter) {
 async fn follow_health(node: Arc<Node>, health: HealthReporter) {
     let mut changes = node.health.watch();
     loop {
-        match node.cluster() {
+        match &node.cluster {
             None => changes.next().await,
             Some(_) => drop(tokio::time::timeout(HEALTH_INTERVAL, changes.next()).await),
         }

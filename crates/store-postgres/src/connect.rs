@@ -50,7 +50,7 @@ pub(crate) struct Common {
     pub(crate) first: AtomicUsize,
     pub(crate) tls: tls::Settings,
     pub(crate) may_lose_commits: bool,
-    /// The store is closing: nobody connects any more.
+    /// The store is closing: no connection is made.
     pub(crate) closing: AtomicBool,
     /// Connections that were made again.
     pub(crate) reconnects: AtomicU64,
@@ -80,7 +80,7 @@ impl Session {
         !self.broken.load(Ordering::Acquire) && !self.client.is_closed()
     }
 
-    /// Nobody is to use it any more.
+    /// It is not to be used again.
     pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::Release);
         self.driver.abort();
@@ -91,7 +91,7 @@ impl Session {
         self.warned.swap(false, Ordering::AcqRel)
     }
 
-    /// Tells the server that nobody waits for the statement any more, on a connection of its own.
+    /// Tells the server that the statement is to be cancelled, on a connection of its own.
     pub(crate) async fn cancel(&self) {
         let _ = self.client.cancel_token().cancel_query(self.connector.clone()).await;
     }
@@ -196,7 +196,7 @@ pub(crate) fn configure(url: &str, name: &str) -> Result<(Vec<Config>, tls::Sett
     let (url, given) = tls::split(url)?;
     let mut config: Config = url.parse().map_err(|error| OpenError::Url(describe(&error)))?;
     let tls = tls::Settings::new(given, config.get_hosts())?;
-    // Whatever the files are, an error is found at the start.
+    // For all files an error is found at the start.
     tls.connector()?;
     config
         .ssl_mode(tls.library_mode())
@@ -266,7 +266,7 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
     let mut trouble = None;
     for step in 0..common.hosts.len() {
         let place = (first + step) % common.hosts.len();
-        // Whoever fails with this one, or has no patience for it, begins with the next.
+        // A caller that fails with this one, or gives up on it, begins with the next.
         let mut next = Next { common, place, answered: false };
         let attempt = connect_to(common, &common.hosts[place], purpose);
         match tokio::time::timeout(CONNECT_MAX, attempt).await.unwrap_or_else(|_| Err(late())) {
@@ -401,7 +401,7 @@ async fn set_up(client: &Client, common: &Common, purpose: Purpose) -> Result<()
     Ok(())
 }
 
-/// How often two connections are asked by turns who serves them.
+/// How often two connections are asked alternately who serves them.
 const TURNS: usize = 8;
 
 /// Refuses connections whose statements are executed by other sessions than their own. One that commits could then be one that

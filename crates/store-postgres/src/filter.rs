@@ -2,7 +2,7 @@
 //!
 //! SQL's logic is the filter's: a comparison with null is neither true nor false. Not everything can be said in SQL with
 //! the filter's exact meaning (words of a text, patterns with `_`, an integer against a double): such parts are left to
-//! whoever reads the rows, who evaluates them with [`Filter::evaluate`].
+//! the reader of the rows, who evaluates them with [`Filter::evaluate`].
 //!
 //! What holds: a run for which the whole filter is true is in what [`Condition::of`] asks for; if nothing is left over, no
 //! other run is.

@@ -158,7 +158,7 @@ impl<'a> Arrays<'a> {
         }
     }
 
-    /// A run had entries and has none any more, so that they are to be removed.
+    /// A run had entries and has none, so that they are to be removed.
     pub(crate) fn remove_entries(&mut self) {
         self.removes_entries = true;
     }

@@ -1,9 +1,9 @@
 //! A lane: a connection that writes, with a row in the database that numbers its groups.
 //!
-//! Every group moves that row from n-1 to n in the same statement as what it stores. Whoever takes this node's place deletes
-//! the row first, so that no group of ours can happen afterwards. And a group whose answer was lost can be settled: an
-//! empty group under the same number either is accepted, then the lost one can never happen any more, or finds the number
-//! used, then it has happened.
+//! Every group moves that row from n-1 to n in the same statement as what it stores. A node that takes this one's place
+//! deletes the row first, so that no group of ours can happen afterwards. And a group whose answer was lost can be
+//! settled: an empty group under the same number either is accepted, then the lost one can never happen, or finds the
+//! number used, then it has happened.
 //!
 //! What holds: [`Lane::commit`] answers `Ok` only for what the database acknowledged, or what was found done and confirmed by
 //! a later group. It answers [`CommitError::NotDone`] only for what did not happen and never will.
@@ -47,7 +47,7 @@ pub(crate) struct Lane {
     lane: i32,
     slot: i16,
     state: tokio::sync::Mutex<State>,
-    /// `last` of the state, for whoever must not wait for a group under way.
+    /// `last` of the state, for callers that must not wait for a group under way.
     acknowledged: Arc<AtomicI64>,
     pub(crate) counters: Counters,
 }
@@ -57,7 +57,7 @@ struct State {
     last: i64,
     /// The connection whose row was compared with `last`.
     session: Option<Arc<Session>>,
-    /// Once fenced or lost, nothing is written any more.
+    /// Once fenced or lost, nothing is written.
     over: Option<CommitError>,
 }
 
@@ -162,7 +162,7 @@ impl Lane {
                 Err(_) => None,
             };
             let refusal = error.as_ref().and_then(|error| error.as_db_error()).filter(|refusal| {
-                // An error undoes the statement. Whatever ends the connection says nothing about it, be it the server or a
+                // An error undoes the statement. What ends the connection says nothing about it, be it the server or a
                 // pooler, of which older ones call that an error like any other.
                 let code = refusal.code().code();
                 refusal.parsed_severity() == Some(Severity::Error) && !code.starts_with("57") && !code.starts_with("08")
@@ -262,13 +262,13 @@ impl Lane {
         }
     }
 
-    /// The lane's row is gone or does not say what was acknowledged: nothing is written any more.
+    /// The lane's row is gone or does not say what was acknowledged: nothing is written.
     fn end(&self, state: &mut State, found: Option<i64>) -> CommitError {
         let error = match found {
             None => CommitError::Fenced,
             Some(found) => lost(state.last, found),
         };
-        tracing::error!(node = self.node, lane = self.lane, %error, "this lane writes nothing any more");
+        tracing::error!(node = self.node, lane = self.lane, %error, "this lane has stopped writing");
         state.session = None;
         state.over = Some(error.clone());
         error
@@ -306,8 +306,8 @@ impl Lane {
                     continue;
                 }
             };
-            // Whichever it is, nobody has acknowledged it yet: a failover may undo it. When the next one returns, everything
-            // before it is where the database keeps it.
+            // Whichever it is, it was not acknowledged yet: a failover may undo it. When the next one returns,
+            // everything before it is where the database keeps it.
             if self.confirm(state, group).await? {
                 return Ok(self.settled(group, found));
             }
@@ -362,7 +362,7 @@ impl Lane {
     }
 
     /// Commits an empty group after this one, however often that takes. `false` if this one is gone: it was done on a primary
-    /// that had not handed it to the standby which then took its place. Nobody was told that it was done.
+    /// that had not handed it to the standby which then took its place. It was not acknowledged.
     async fn confirm(&self, state: &mut State, group: i64) -> Result<bool, CommitError> {
         let mut next = group + 1;
         loop {
@@ -401,7 +401,7 @@ impl Lane {
         state.session = None;
     }
 
-    /// Whether the lane writes nothing any more, and why.
+    /// Whether the lane writes nothing, and why.
     pub(crate) async fn over(&self) -> Option<CommitError> {
         self.state.lock().await.over.clone()
     }

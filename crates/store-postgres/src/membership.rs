@@ -1,8 +1,9 @@
 //! A node's place in the database: its row, its lanes, its beat, and the shards that it owns.
 //!
 //! No clock decides who is there. A node counts up a beat in its row; another one calls it gone when that number stood still
-//! for a lease of its own time, during which its own beats succeeded. Whoever fences a node deletes its row and its
-//! lanes in one statement, and from then on nothing of it can be stored. A shard whose owner has no row has no owner.
+//! for a lease of its own time, during which its own beats succeeded. A node that fences another deletes its row and
+//! its lanes in one statement, and from then on nothing of it can be stored. A shard whose owner has no row has no
+//! owner.
 //!
 //! A beat also compares documents: their stored revision (`segno.revision`, and `segno.cluster.namespaces`, which older versions
 //! count up as well) with the one that this node has in memory, which it publishes in `segno.node_revisions`.
@@ -143,7 +144,7 @@ async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) 
     Ok(Place { node, slot, secret, revision, time })
 }
 
-/// Gives the place back, so that nobody need wait.
+/// Gives the place back, so that other nodes need not wait.
 pub(crate) async fn leave(client: &Client, node: i64) -> Result<(), tokio_postgres::Error> {
     // One message is one transaction.
     client
@@ -290,7 +291,7 @@ impl Members {
                     self.look.notify_one();
                 }
                 Ok(Ok(Beat::Lost(error))) => {
-                    tracing::error!(node = self.place.node, %error, "this node answers nothing any more");
+                    tracing::error!(node = self.place.node, %error, "this node has stopped answering");
                     self.answer_nothing(sent);
                     let _ = self.lost.set(error);
                     return true;
@@ -311,7 +312,7 @@ impl Members {
         false
     }
 
-    /// Nothing is answered from memory any more.
+    /// Nothing is answered from memory.
     fn answer_nothing(&self, now: Instant) {
         if let Some(long_ago) = now.checked_sub(self.lease) {
             *lock(&self.heard) = long_ago;
@@ -342,7 +343,7 @@ impl Members {
         self.beat.store(row.get(0), Ordering::Release);
         let (version, revision): (i64, i64) = (row.get(1), row.get(2));
         self.compare(revision, asked);
-        // Read before the members: whoever came until then is among them, or gone.
+        // Read before the members: nodes that came until then are among them, or gone.
         let newest = id(row.get(5));
         let select = "SELECT node, name, address, version, leaving, beat, certificate FROM segno.nodes ORDER BY node";
         let select = session.prepare(select).await?;
@@ -471,7 +472,7 @@ const CLAIM: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FO
            AND (node IS NULL OR node NOT IN (SELECT node FROM segno.nodes)) AND EXISTS (SELECT 1 FROM me) RETURNING 1), \
      c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1 FROM me";
 
-/// The fault that harnesses must catch: a shard is taken from whoever serves it.
+/// The fault that harnesses must catch: a shard is taken from the node that serves it.
 const CLAIM_ANY: &str = "WITH s AS (UPDATE segno.shards SET node = $1, epoch = epoch + 1 WHERE shard = ANY ($2::int4[]) \
      RETURNING 1), c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1";
 
@@ -485,7 +486,7 @@ const LEAVING: &str = "WITH n AS (UPDATE segno.nodes SET leaving = true WHERE na
      c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM n)) SELECT count(*) FROM n";
 
 /// Nothing of the node is stored from now on. Its shards stay its own until it has noticed, or until its beat stood still
-/// for a lease: it may still answer reads from memory, and nobody else may acknowledge writes meanwhile.
+/// for a lease: it may still answer reads from memory, and no other node may acknowledge writes meanwhile.
 const FENCE_BY_NAME: &str = "WITH n AS (SELECT node FROM segno.nodes WHERE name = $1), \
      l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM n)), \
      c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM n)) SELECT count(*) FROM n";
@@ -536,7 +537,7 @@ impl Membership for Members {
             let newest = maps.wait_for(|(count, _)| *count > seen).await.map(|newest| newest.clone());
             match newest {
                 Ok(newest) => newest,
-                // The store is gone, and with it whoever would have learnt of a map.
+                // The store is gone, and with it the receivers of a map.
                 Err(_) => std::future::pending().await,
             }
         })

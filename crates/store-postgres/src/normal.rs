@@ -35,7 +35,7 @@ pub(crate) enum Pointer {
     Absent,
     /// It must name this run; it names the other one afterwards, or is gone.
     Moved(i64, Option<i64>),
-    /// Set whatever it was.
+    /// Set regardless of its value.
     Reset(Option<i64>),
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum Touch<'a> {
 }
 
 impl<'a> Normal<'a> {
-    /// Folds a commit. Fails if it cannot happen whatever is stored.
+    /// Folds a commit. Fails if it cannot happen in any state of the store.
     pub(crate) fn of(commit: &'a Commit) -> Result<Self, CommitError> {
         limits::check_commit(commit)?;
         let mut normal = Self::default();
@@ -279,7 +279,7 @@ pub(crate) fn waves<'a, 'b>(commits: &'b [(usize, Normal<'a>)]) -> Vec<&'b [(usi
     let (mut begin, mut seen, mut senders) = (0, BTreeSet::new(), BTreeSet::new());
     for (place, (_, commit)) in commits.iter().enumerate() {
         let touched = commit.touched();
-        // A deletion takes the run's messages along, whoever removes or adds one.
+        // A deletion takes the run's messages along, also those that another commit removes or adds.
         let own_senders = touched.iter().filter_map(|touch| match touch {
             Touch::Message(id) => Some(id >> 20),
             _ => None,

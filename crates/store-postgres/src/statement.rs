@@ -208,7 +208,7 @@ fn all(sql: &mut Text) -> Option<String> {
          AND c.namespace = i.namespace AND c.workflow_id = i.workflow_id AND c.run_key = i.expected RETURNING 1), \
          mov AS (SELECT * FROM mvu UNION ALL SELECT * FROM mvd), "
     ));
-    // Pointers that are set whatever they are: namespace, workflow id, new.
+    // Pointers that are set regardless of their values: namespace, workflow id, new.
     let arrays = sql.arrays(&["int4", "bytea", "int8"]);
     sql.push(&format!(
         "rsi AS MATERIALIZED (SELECT * FROM unnest({arrays}) AS i(namespace, workflow_id, run_key)), \

@@ -136,7 +136,7 @@ impl PostgresStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Waits until this node may not write any more; says why.
+    /// Waits until this node may not write; says why.
     pub async fn ended(&self) -> CommitError {
         loop {
             let told = self.inner.over.notified();
@@ -193,12 +193,12 @@ impl PostgresStore {
         map.members.len() == 1
     }
 
-    /// Nothing of this store is used any more; its place is gone already.
+    /// Nothing of this store is used; its place is gone already.
     pub fn abandon(self) {
         self.inner.common.closing.store(true, Ordering::Release);
     }
 
-    /// Does something in a task of the store's own runtime, whatever polls the answer.
+    /// Does something in a task of the store's own runtime, independent of the task that polls the answer.
     fn spawn<T: Send + 'static, E: From<Stopped> + Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, E>> + Send + 'static,

@@ -99,8 +99,8 @@ pub(crate) fn attribute_entry(namespace: u32, number: u32) -> i64 {
     (i64::from(namespace) << 32) | i64::from(number)
 }
 
-/// Entries longer than this are cut: an index row has at most some 2,700 bytes. They only lead to runs, and whoever
-/// follows them compares the whole value.
+/// Entries longer than this are cut: an index row has at most some 2,700 bytes. They only lead to runs, and the query
+/// that follows them compares the whole value.
 const ENTRY_BYTES_MAX: usize = 512;
 
 /// The entry of a value that is not a list. Bytes order as values of one kind do.

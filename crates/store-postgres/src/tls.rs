@@ -136,7 +136,7 @@ impl Settings {
         };
         if given.root.as_deref() == Some(SYSTEM) && mode == Mode::VerifyCa {
             return Err(OpenError::Url(
-                "sslrootcert=system needs sslmode=verify-full: anybody has such a certificate".into(),
+                "sslrootcert=system needs sslmode=verify-full: every host can get such a certificate".into(),
             ));
         }
         let certificate = match (given.certificate, given.key) {

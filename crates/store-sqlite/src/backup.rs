@@ -22,7 +22,7 @@ use crate::{Options, SqliteStore, schema, visibility, wal_check};
 
 /// Pages in one step: half a mebibyte.
 const STEP_PAGES: i32 = 256;
-/// How long a step waits for somebody who holds the lock on the source.
+/// How long a step waits for a process that holds the lock on the source.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// A database up to this size is read whole without being asked to.
@@ -203,7 +203,7 @@ fn create_private(path: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// What is wrong with the file that should be put back, which nobody has as a data directory.
+/// What is wrong with the file that should be put back, which is not yet a data directory.
 fn of_copy(error: OpenError) -> BackupError {
     match error {
         OpenError::NotADatabase { path } | OpenError::NotSegno { path } => BackupError::NotACopy(path),

@@ -32,8 +32,8 @@ impl Files {
         Self { database: named(path.to_owned()), log: named(path.with_extension("db-wal")), displaced: false }
     }
 
-    /// Whether both names still lead to the same files. Once they do not, they never do again: whatever has the name later
-    /// does not have what was acknowledged.
+    /// Whether both names still lead to the same files. Once they do not, they never do again: a file that has the name
+    /// later does not have what was acknowledged.
     pub(crate) fn are_in_place(&mut self) -> bool {
         self.displaced = self.displaced || !(self.database.is_in_place() && self.log.is_in_place());
         !self.displaced

@@ -1,6 +1,6 @@
 //! The [`Store`] contract on one local SQLite file.
 //!
-//! One connection writes; whatever the runtime gathered becomes one transaction and one sync. Reads have connections of
+//! One connection writes; what the node gathered becomes one transaction and one sync. Reads have connections of
 //! their own and never wait for the writer. A thread that sleeps until the write-ahead log has grown copies it back
 //! into the file, off the writer's path. There is no clock, no polling and no cache above SQLite's own, but for what
 //! `visibility/pending.rs` remembers.
@@ -105,7 +105,7 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store in a data directory, creating directory and file if absent, and bringing an older file up to
-    /// date. Once this returns, nobody else can open the directory until this store is dropped.
+    /// date. Once this returns, no other process can open the directory until this store is dropped.
     pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
         let opened = open::open(directory, &options)?;
         let status = Arc::default();
@@ -198,7 +198,8 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // After `close` there is nothing left to do. Otherwise nobody is left to tell, and the next open finishes it.
+        // After `close` there is nothing left to do. Otherwise no caller is left to tell, and the next open finishes
+        // it.
         drop(self.shut_down());
     }
 }

@@ -1,8 +1,8 @@
 //! Opening a data directory: one server at a time, the right file, in a state that keeps promises.
 //!
 //! The file is looked at before anything writes to it: a foreign, damaged or newer file is left exactly as it was.
-//! Checks are light (header, length, schema, the ends of the tables), so that opening takes milliseconds whatever the
-//! size; single rows are checked against their checksums when they are read.
+//! Checks are light (header, length, schema, the ends of the tables), so that opening takes milliseconds regardless of
+//! the size; single rows are checked against their checksums when they are read.
 //!
 //! What holds: every refusal says what was found and what to do about it.
 
@@ -208,7 +208,7 @@ fn is_file_limit(error: &io::Error) -> bool {
 pub(crate) fn raw_connection(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    // Nobody else uses the file; what is waited for is one of our own connections recovering the log.
+    // No other process uses the file; what is waited for is one of our own connections recovering the log.
     connection.busy_timeout(Duration::from_secs(10))?;
     Ok(connection)
 }
@@ -304,7 +304,7 @@ pub(crate) fn lock(directory: &Path) -> Result<File, OpenError> {
         }
         Err(TryLockError::Error(source)) => return Err(unusable(source)),
     }
-    // The process id is a courtesy to whoever is refused; on a full disk there is none.
+    // The process id is for the process that is refused; on a full disk there is none.
     drop(file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())));
     Ok(file)
 }

@@ -84,7 +84,7 @@ impl Readers {
         connection.progress_handler(CHECKED_EVERY, Some(move || watched.check().is_err())).map_err(failed)?;
         let outcome = work(&connection);
         connection.progress_handler(0, None::<fn() -> bool>).map_err(failed)?;
-        // A statement that was interrupted failed because of the limit, whatever it says.
+        // A statement that was interrupted failed because of the limit, regardless of its message.
         let outcome = outcome.or_else(|error| limit.check().and(Err(error)));
         if matches!(outcome, Ok(_) | Err(ReadError::Cancelled | ReadError::DeadlineExceeded)) {
             lent.connection = Some(connection);
@@ -127,7 +127,7 @@ impl Readers {
     }
 }
 
-/// Gives the place in the pool back, whatever happens, and the connection if the read went well.
+/// Gives the place in the pool back in every case, and the connection if the read went well.
 struct Lent<'a> {
     readers: &'a Readers,
     connection: Option<Connection>,

@@ -24,7 +24,7 @@
 //!   anew, and then everything in it is in the database already. So it does no harm if each page is in the database as
 //!   the log has it, and otherwise acknowledged commits are lost ([`Damage::Header`]).
 //!
-//! The record of the decision is docs/decisions/015-damaged-write-ahead-logs.md.
+//! The record of the decision is docs/internals/decisions/015-damaged-write-ahead-logs.md.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -61,8 +61,8 @@ pub(crate) fn check(database: &Path) -> io::Result<Option<Damage>> {
     };
     let length = log.as_ref().map_or(Ok(0), |log| log.metadata().map(|found| found.len()))?;
     let Some(log) = log.filter(|_| length >= HEADER_BYTES as u64) else {
-        // Whoever removes or empties the log has copied everything into the database, or said in the index that the log
-        // begins anew.
+        // A connection that removes or empties the log has copied everything into the database, or said in the index
+        // that the log begins anew.
         let lost = index.filter(|index| index.committed > index.checkpointed);
         return Ok(lost.map(|index| Damage::Shorter { readable: 0, committed: index.committed }));
     };

@@ -36,7 +36,7 @@ pub(crate) struct Writer {
     failures: Failures,
 }
 
-/// The connection, and what is known of the file because nobody else writes to it.
+/// The connection, and what is known of the file because no other connection writes to it.
 #[derive(Debug)]
 struct Live {
     connection: Connection,

@@ -9,13 +9,13 @@ use super::{
 
 impl Web {
     pub(super) fn cluster_page(&self) -> Page {
-        let content = match self.node.cluster() {
+        let content = match &self.node.cluster {
             None => html! {
                 h1 { "Cluster" }
                 div.empty { p { "This server is not on a database that nodes share: it is the only node." } }
             },
             Some(cluster) => {
-                let (map, links) = (cluster.map(), cluster.links());
+                let (map, links) = (cluster.topology.map(), cluster.peers.links());
                 let free = map.owners.iter().filter(|owner| owner.is_none()).count();
                 html! {
                     h1 { "Cluster" }
@@ -23,8 +23,8 @@ impl Web {
                         (facts(&[
                             ("Shards", html! { (map.owners.len()) }),
                             ("Without owner", html! { @if free > 0 { strong.bad { (free) } } @else { "0" } }),
-                            ("Served here", html! { (cluster.served().len()) }),
-                            ("Within lease", html! { @if cluster.is_within_lease() { "yes" } @else { strong.bad { "no" } } }),
+                            ("Served here", html! { (cluster.topology.served().len()) }),
+                            ("Within lease", html! { @if cluster.topology.is_within_lease() { "yes" } @else { strong.bad { "no" } } }),
                             ("Map version", html! { (map.version) }),
                         ]))
                         table.list {
@@ -34,7 +34,7 @@ impl Web {
                                 @let linked = links.iter().find(|(id, _)| *id == member.id).map(|(_, is_open)| *is_open);
                                 @let shards = map.shards_of(member.id).len();
                                 tr {
-                                    th scope="row" { (member.name) @if cluster.is_me(member.id) { " " span.badge.running { "this node" } } @if member.leaving { " " span.badge.warn { "leaving" } } }
+                                    th scope="row" { (member.name) @if cluster.topology.is_me(member.id) { " " span.badge.running { "this node" } } @if member.leaving { " " span.badge.warn { "leaving" } } }
                                     td data-label="Address" { (member.address) }
                                     td data-label="Version" { (member.version) }
                                     td data-label="Link" { @match linked { Some(true) => span.badge.good { "open" }, Some(false) => span.badge.bad { "closed" }, None => span.faint { "–" } } }

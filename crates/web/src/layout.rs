@@ -69,7 +69,7 @@ impl Shell {
         }
         let path: Vec<_> = asked.path.iter().map(|part| encode(part)).collect();
         let address = format!("/ui/{}{}", path.join("/"), asked.query.with(&[]));
-        Self { namespace, namespaces, address, has_cluster: web.node.cluster().is_some(), codec }
+        Self { namespace, namespaces, address, has_cluster: web.node.cluster.is_some(), codec }
     }
 
     /// The whole document.

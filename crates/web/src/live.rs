@@ -76,8 +76,7 @@ pub(super) fn path_of(page: &str) -> Vec<String> {
 
 async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
     let path = path_of(&page);
-    let always =
-        web.node.cluster().is_some() || path.get(1).is_some_and(|area| WITHOUT_COMMITS.contains(&area.as_str()));
+    let always = web.node.cluster.is_some() || path.get(1).is_some_and(|area| WITHOUT_COMMITS.contains(&area.as_str()));
     let commits = || web.node.metrics.commits.load(Ordering::Relaxed);
     let (mut seen, mut known) = (commits(), fingerprint(&web, &page, &path).await);
     // The browser may have rendered something older, for example before it lost its connection.

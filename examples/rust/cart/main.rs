@@ -35,7 +35,7 @@ impl Cart {
 
     #[update]
     async fn add(ctx: Context<Self>, line: Line) -> Result<usize> {
-        ctx.sleep(Duration::from_millis(10)).await?; // a handler may do whatever a workflow may
+        ctx.sleep(Duration::from_millis(10)).await?; // a handler may do everything that a workflow may
         ctx.this_mut().lines.push(line);
         Ok(ctx.this().lines.len())
     }

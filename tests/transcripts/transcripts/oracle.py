@@ -14,7 +14,7 @@ PORTS = range(17300, 17400)
 SETTINGS = ["matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1"]
 # What Segno allows by default, so that passing these limits can be recorded too.
 SETTINGS += ["history.MaxBufferedQueryCount=32", "history.maxInFlightUpdates=100"]
-# What Segno does by default: polls of a worker that shuts down end at once, and it is not listed as a poller any more.
+# What Segno does by default: polls of a worker that shuts down end at once, and it is not listed as a poller.
 SETTINGS += ["frontend.enableCancelWorkerPollsOnShutdown=true"]
 # Scenarios register and change many namespaces.
 SETTINGS += [

@@ -20,7 +20,7 @@ def play_one(server: Server, scenario: Scenario) -> Transcript:
     session = Session(server)
     try:
         scenario(session)
-    except Exception as error:  # noqa: BLE001 - whatever went wrong belongs into the transcript
+    except Exception as error:  # noqa: BLE001 - what went wrong belongs into the transcript
         where = traceback.extract_tb(error.__traceback__)
         line = next((f for f in reversed(where) if "scenarios" in f.filename), where[-1])
         reason = f"{type(error).__name__}: {error}"

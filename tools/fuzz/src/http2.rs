@@ -1,4 +1,4 @@
-//! HTTP/2 connections and header compression: whatever arrives, output and memory stay bounded.
+//! HTTP/2 connections and header compression: for all input, output and memory stay bounded.
 
 use std::{
     sync::{Arc, LazyLock},

@@ -9,7 +9,7 @@ use segno_runtime::{ActivityToken, QueryToken, TaskToken, Token};
 const KEY: [u8; 16] = *b"a key of a space";
 
 pub(crate) fn run(input: &[u8]) {
-    // Nobody finds eight bytes of authentication by search. The search sees what they are compared with, as nobody else does:
+    // Eight bytes of authentication are not found by search. Only the search sees what they are compared with:
     // with a key that depends on the input, what it has seen is of no use to it.
     let key = key_of(input);
     assert!(TaskToken::open(input, &key).is_err() && ActivityToken::open(input, &key).is_err());

@@ -37,7 +37,7 @@ impl Args {
         Ok(self.option(name)?.unwrap_or(otherwise))
     }
 
-    /// Refuses options nobody took.
+    /// Refuses options that were not taken.
     pub fn finish(self) -> Result<()> {
         match self.words.first() {
             Some(word) => bail!("unknown option `{word}`"),

@@ -27,7 +27,7 @@ const USAGE: &str = "usage: cargo xtask <command> [options]
   load    a workload against a running server, see tools/harness/src/load/mod.rs
   bench   Segno next to Temporal's dev server, see tools/harness/src/bench/mod.rs
   crash   kill and power-cut rounds under load, see tests/crash/README.md
-  storm   nodes on PostgreSQL to which something happens under load, see docs/cluster.md";
+  storm   nodes on PostgreSQL to which something happens under load, see docs/internals/evidence.md";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

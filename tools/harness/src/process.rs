@@ -219,7 +219,7 @@ pub fn find_temporal(given: Option<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-/// A TCP port nobody listens on right now, another one with each call. It lies below the ephemeral ports, so that no outgoing
+/// A free TCP port, another one with each call. It lies below the ephemeral ports, so that no outgoing
 /// connection takes it before a node listens on it, or during a restart.
 pub fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);

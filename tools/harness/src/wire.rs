@@ -184,7 +184,7 @@ pub fn command(kind: CommandType, attributes: Attributes) -> Command {
     Command { command_type: kind.into(), attributes: Some(attributes), ..Default::default() }
 }
 
-/// Polls until there is a workflow task, whatever happens to the server meanwhile.
+/// Polls until there is a workflow task, also if the server is killed meanwhile.
 pub async fn poll_workflow_task(client: &mut Client, task_queue: &str) -> PollWorkflowTaskQueueResponse {
     loop {
         let poll = PollWorkflowTaskQueueRequest {

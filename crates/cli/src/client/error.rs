@@ -9,7 +9,7 @@ use crate::output::plain;
 /// Why a command did not work.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// There is nobody.
+    /// No server answers.
     #[error("cannot connect to {address}: {detail}")]
     Connect {
         /// The server.

@@ -257,7 +257,7 @@ impl Client {
             return;
         }
         self.away_since.set(None);
-        // The time that ran out may be that of this side; then nobody has answered.
+        // The time that ran out may be that of this side; then no server has answered.
         if !is_out_of_time(status) {
             self.answered.set(true);
         }

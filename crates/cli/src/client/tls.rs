@@ -47,7 +47,7 @@ pub struct Security {
     /// The name in the server's certificate, if it is not the address. [env: SEGNO_TLS_SERVER_NAME, TEMPORAL_TLS_SERVER_NAME]
     #[arg(long, global = true, value_name = "NAME")]
     tls_server_name: Option<String>,
-    /// Take any certificate for the server's. For tests: whoever is in between can read everything.
+    /// Take any certificate for the server's. For tests: an attacker in between can read everything.
     /// [env: TEMPORAL_TLS_DISABLE_HOST_VERIFICATION]
     #[arg(long, global = true)]
     tls_disable_host_verification: bool,

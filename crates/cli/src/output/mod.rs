@@ -1,6 +1,6 @@
 //! What commands print: text for people, JSON for programs. One file per kind of thing.
 //!
-//! Text from outside (ids, payloads, messages) passes through [`plain`] on its way to a terminal, so that nobody's
+//! Text from outside (ids, payloads, messages) passes through [`plain`] on its way to a terminal, so that no
 //! workflow id can move the cursor.
 
 pub mod dynamic;
@@ -30,7 +30,7 @@ pub enum Format {
     // For people. (Plain comments here: the help stays short.)
     #[default]
     Text,
-    // For programs; docs/cli.md has the shapes.
+    // For programs; docs/reference/cli.md has the shapes.
     Json,
 }
 

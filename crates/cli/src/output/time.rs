@@ -82,7 +82,7 @@ pub fn span(duration: Option<&Duration>) -> String {
         }
     }
     if seconds % MINUTE != 0 || nanos != 0 || text.is_empty() {
-        // Nobody reads microseconds behind seconds.
+        // No reader needs microseconds behind seconds.
         let nanos = if seconds > 0 { nanos / 1_000_000 * 1_000_000 } else { nanos };
         let fraction = format!("{}.{nanos:09}", seconds % MINUTE);
         text.push_str(fraction.trim_end_matches('0').trim_end_matches('.'));

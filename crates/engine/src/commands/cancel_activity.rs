@@ -1,4 +1,4 @@
-//! Ask a running activity to stop; cancel one that nobody runs at once.
+//! Ask a running activity to stop; cancel one that no worker runs at once.
 
 use segno_proto::{
     command::RequestCancelActivityTaskCommandAttributes,
@@ -6,8 +6,13 @@ use segno_proto::{
     events::{ActivityTaskCancelRequestedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope};
-use crate::{activity, draft::Draft, error::TaskFailure, validate};
+use crate::{
+    commands::scope::CommandScope,
+    error::{CommandError, TaskFailure},
+    parts::activity,
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

@@ -7,11 +7,14 @@ use segno_proto::{
     events::{RequestCancelExternalWorkflowExecutionInitiatedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_pending, namespace};
 use crate::{
-    draft::Draft,
-    outbox::{CancelExternal, Content},
-    state::External,
+    commands::scope::{CommandScope, limit_pending, namespace},
+    error::CommandError,
+    state::{
+        External,
+        outbox::{CancelExternal, Content},
+    },
+    transition::draft::Draft,
     validate,
 };
 

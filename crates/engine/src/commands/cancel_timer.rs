@@ -6,8 +6,12 @@ use segno_proto::{
     events::{TimerCanceledEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope};
-use crate::{draft::Draft, error::TaskFailure, validate};
+use crate::{
+    commands::scope::CommandScope,
+    error::{CommandError, TaskFailure},
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

@@ -5,8 +5,13 @@ use segno_proto::{
     events::{WorkflowExecutionCanceledEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, refuse_if_buffered};
-use crate::{close, draft::Draft, validate};
+use crate::{
+    commands::scope::{CommandScope, refuse_if_buffered},
+    error::CommandError,
+    parts::close,
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

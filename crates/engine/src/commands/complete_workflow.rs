@@ -6,8 +6,13 @@ use segno_proto::{
     events::{WorkflowExecutionCompletedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
-use crate::{chain, close, draft::Draft, validate};
+use crate::{
+    commands::scope::{CommandScope, limit_size, refuse_if_buffered, size_of},
+    error::CommandError,
+    parts::{chain, close},
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

@@ -8,10 +8,11 @@ use segno_proto::{
     nanos_duration,
 };
 
-use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
 use crate::{
-    chain, close,
-    draft::Draft,
+    commands::scope::{CommandScope, limit_size, refuse_if_buffered, size_of},
+    error::CommandError,
+    parts::{chain, close},
+    transition::draft::Draft,
     validate::{self, workflow_commands::Inherited},
 };
 

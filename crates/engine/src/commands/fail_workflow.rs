@@ -2,15 +2,15 @@
 
 use segno_proto::{
     command::FailWorkflowExecutionCommandAttributes,
-    enums::{ContinueAsNewInitiator, RetryState, WorkflowTaskFailedCause as Cause},
+    enums::WorkflowTaskFailedCause as Cause,
     events::{WorkflowExecutionFailedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
 use crate::{
-    chain::{self, Next},
-    close,
-    draft::Draft,
+    commands::scope::{CommandScope, limit_size, refuse_if_buffered, size_of},
+    error::CommandError,
+    parts::{chain, close},
+    transition::draft::Draft,
     validate,
 };
 
@@ -30,21 +30,7 @@ pub(super) fn apply(
         "FailWorkflowExecutionCommandAttributes.Failure exceeds size limit.",
     )?;
     let next = chain::after_failure(&draft.run, draft.now(), failure.as_ref().unwrap_or(&Default::default()));
-    let (retry_state, successor) = match next {
-        Next::End(state) => (state, None),
-        Next::Retry(backoff) => {
-            let run = chain::repeat(draft, ContinueAsNewInitiator::Retry, backoff, failure.clone(), None);
-            (RetryState::InProgress, Some(run))
-        }
-        Next::Cron(backoff, state) => {
-            let run = chain::repeat(draft, ContinueAsNewInitiator::CronSchedule, backoff, failure.clone(), None);
-            (state, Some(run))
-        }
-    };
-    let new_execution_run_id = successor.as_ref().map(|s| s.run.info.run_id.clone()).unwrap_or_default();
-    if let Some(successor) = successor {
-        draft.succeed_by(successor);
-    }
+    let (retry_state, new_execution_run_id) = chain::follow(draft, next, failure.clone());
     close::close(
         draft,
         Attributes::WorkflowExecutionFailedEventAttributes(WorkflowExecutionFailedEventAttributes {

@@ -6,8 +6,14 @@ use segno_proto::{
     events::{WorkflowPropertiesModifiedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_size};
-use crate::{draft::Draft, error::TaskFailure, limits::MEMO_BYTES_MAX, start::is_null, validate};
+use crate::{
+    commands::scope::{CommandScope, limit_size},
+    error::{CommandError, TaskFailure},
+    limits::MEMO_BYTES_MAX,
+    payload::is_null,
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

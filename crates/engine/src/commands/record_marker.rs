@@ -6,8 +6,12 @@ use segno_proto::{
     events::{MarkerRecordedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_size};
-use crate::{draft::Draft, validate};
+use crate::{
+    commands::scope::{CommandScope, limit_size},
+    error::CommandError,
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

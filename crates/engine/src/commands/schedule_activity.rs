@@ -1,15 +1,15 @@
 //! Schedule an activity.
 
-use segno_proto::{
-    Nanos,
-    command::ScheduleActivityTaskCommandAttributes,
-    duration_nanos,
-    enums::{TaskQueueKind, WorkflowTaskFailedCause as Cause},
-    events::{ActivityTaskScheduledEventAttributes, history_event::Attributes},
-};
+use segno_proto::{command::ScheduleActivityTaskCommandAttributes, enums::WorkflowTaskFailedCause as Cause};
 
-use super::{CommandError, CommandScope, limit_pending, limit_size, size_of};
-use crate::{draft::Draft, error::TaskFailure, run::Effect, state::Activity, validate};
+use crate::{
+    commands::scope::{CommandScope, limit_pending, limit_size, size_of},
+    error::{CommandError, TaskFailure},
+    parts::activity::attempt::{pending, scheduled},
+    state::activity::Activity,
+    transition::{Effect, draft::Draft},
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,
@@ -48,47 +48,4 @@ pub(super) fn apply(
         draft.effect(Effect::OfferActivity(id));
     }
     Ok(())
-}
-
-/// The activity that these attributes ask for, as it is at first.
-pub(crate) fn pending(attributes: &ScheduleActivityTaskCommandAttributes, now: Nanos) -> Activity {
-    Activity {
-        activity_id: attributes.activity_id.clone(),
-        activity_type: attributes.activity_type.as_ref().map(|t| t.name.clone()).unwrap_or_default(),
-        queue: attributes.task_queue.as_ref().map(|queue| queue.name.clone()).unwrap_or_default(),
-        first_scheduled_time: now,
-        scheduled_time: now,
-        attempt: 1,
-        schedule_to_start: duration_nanos(attributes.schedule_to_start_timeout.as_ref()),
-        start_to_close: duration_nanos(attributes.start_to_close_timeout.as_ref()),
-        schedule_to_close: duration_nanos(attributes.schedule_to_close_timeout.as_ref()),
-        heartbeat: duration_nanos(attributes.heartbeat_timeout.as_ref()),
-        retry_policy: attributes.retry_policy.clone(),
-        priority: attributes.priority.clone(),
-        stamp: 1,
-        ..Default::default()
-    }
-}
-
-/// The event that schedules it.
-pub(crate) fn scheduled(attributes: ScheduleActivityTaskCommandAttributes, completed_event_id: i64) -> Attributes {
-    let mut queue = attributes.task_queue.unwrap_or_default();
-    if queue.kind == TaskQueueKind::Unspecified as i32 {
-        queue.kind = TaskQueueKind::Normal as i32;
-    }
-    Attributes::ActivityTaskScheduledEventAttributes(ActivityTaskScheduledEventAttributes {
-        activity_id: attributes.activity_id,
-        activity_type: attributes.activity_type,
-        task_queue: Some(queue),
-        header: attributes.header,
-        input: attributes.input,
-        schedule_to_close_timeout: attributes.schedule_to_close_timeout,
-        schedule_to_start_timeout: attributes.schedule_to_start_timeout,
-        start_to_close_timeout: attributes.start_to_close_timeout,
-        heartbeat_timeout: attributes.heartbeat_timeout,
-        workflow_task_completed_event_id: completed_event_id,
-        retry_policy: attributes.retry_policy,
-        use_workflow_build_id: attributes.use_workflow_build_id,
-        priority: attributes.priority,
-    })
 }

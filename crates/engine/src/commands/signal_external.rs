@@ -6,11 +6,14 @@ use segno_proto::{
     events::{SignalExternalWorkflowExecutionInitiatedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_pending, limit_size, namespace, size_of};
 use crate::{
-    draft::Draft,
-    outbox::{Content, SignalExternal},
-    state::External,
+    commands::scope::{CommandScope, limit_pending, limit_size, namespace, size_of},
+    error::CommandError,
+    state::{
+        External,
+        outbox::{Content, SignalExternal},
+    },
+    transition::draft::Draft,
     validate,
 };
 

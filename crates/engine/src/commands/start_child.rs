@@ -7,12 +7,15 @@ use segno_proto::{
     sdk::UserMetadata,
 };
 
-use super::{CommandError, CommandScope, limit_pending, limit_size, namespace, size_of};
 use crate::{
-    draft::Draft,
-    outbox::{Content, StartChild},
+    commands::scope::{CommandScope, limit_pending, limit_size, namespace, size_of},
+    error::CommandError,
     priority,
-    state::Child,
+    state::{
+        Child,
+        outbox::{Content, StartChild},
+    },
+    transition::draft::Draft,
     validate,
 };
 

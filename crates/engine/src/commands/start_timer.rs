@@ -7,8 +7,13 @@ use segno_proto::{
     events::{TimerStartedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope};
-use crate::{draft::Draft, error::TaskFailure, state::Timer, validate};
+use crate::{
+    commands::scope::CommandScope,
+    error::{CommandError, TaskFailure},
+    state::Timer,
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

@@ -6,8 +6,13 @@ use segno_proto::{
     events::{UpsertWorkflowSearchAttributesEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_size};
-use crate::{draft::Draft, start::is_null, validate};
+use crate::{
+    commands::scope::{CommandScope, limit_size},
+    error::CommandError,
+    payload::is_null,
+    transition::draft::Draft,
+    validate,
+};
 
 pub(super) fn apply(
     draft: &mut Draft,

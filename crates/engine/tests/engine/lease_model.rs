@@ -1,5 +1,5 @@
 //! Every order of events in a small world: one worker that speaks the protocol, one server that may restart, messages
-//! that may be lost, and another worker that takes whatever moves. The lease is the real one; the run is as much of one
+//! that may be lost, and another worker that takes what moves. The lease is the real one; the run is as much of one
 //! as matters: which attempt runs, who has it, and that a report about any other start is refused.
 //!
 //! That the promises can be broken at all is shown by faults: with any rule taken away, a world is found that breaks one.
@@ -58,7 +58,7 @@ struct Process {
 /// A rule that is taken away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fault {
-    /// Whatever completes is accepted, whoever has the activity by now.
+    /// Each completion is accepted, also if another worker has the activity by now.
     NoFence,
     /// An attempt that moves was none.
     MovesAreFree,
@@ -68,11 +68,11 @@ enum Fault {
     RestartMovesAtOnce,
     /// A restarted server does not know who has what.
     RestartForgets,
-    /// A heartbeat is taken whatever its token.
+    /// A heartbeat is taken with any token.
     AnyToken,
     /// Tokens begin anew with the server, so that one of the former server may fit once more.
     TokensRepeat,
-    /// Whoever begins to shut down loses what it has.
+    /// A worker that begins to shut down loses what it has.
     GoodbyeMoves,
 }
 
@@ -87,7 +87,7 @@ struct World {
     /// Storage.
     attempt: u8,
     attempts_max: u8,
-    /// Whoever has the activity, by the number of the start; false is the worker of this story.
+    /// The worker that has the activity, by the number of the start; false is the worker of this story.
     holder: Option<(bool, u8)>,
     starts: u8,
     completed: u8,
@@ -133,7 +133,7 @@ impl World {
         self.completed > 0 || self.failed
     }
 
-    /// The attempt of this start does not count any more.
+    /// The attempt of this start no longer counts.
     fn move_attempt(&mut self, start: u8) {
         if self.holder != Some((false, start)) {
             return;
@@ -376,7 +376,7 @@ impl Story {
                 next.completed += 1;
             }
         }
-        // What nobody has any more need not be told apart.
+        // What no worker has need not be told apart.
         next.given_up = next.given_up.filter(|start| next.holder == Some((false, *start)));
         Some(next)
     }
@@ -406,7 +406,7 @@ impl Story {
             (world.completed <= 1, "at most one completion is accepted"),
             (world.starts <= self.attempts_max, "there are no more starts than attempts"),
             (!(world.failed && world.completed > 0), "an activity ends once"),
-            (watched, "whoever has the activity is watched"),
+            (watched, "the worker that has the activity is watched"),
             (no_ghosts, "nothing counts as held that is over or with others"),
             (!world.moved_early, "nothing moves before the lease is over"),
             (found, "what a worker gave up is found"),
@@ -483,9 +483,9 @@ fn with_a_rule_taken_away_a_promise_is_broken() {
     let broken = [
         (Fault::NoFence, 2, "at most one completion is accepted"),
         (Fault::MovesAreFree, 1, "there are no more starts than attempts"),
-        (Fault::NothingMoves, 2, "whoever has the activity is watched"),
+        (Fault::NothingMoves, 2, "the worker that has the activity is watched"),
         (Fault::RestartMovesAtOnce, 2, "nothing moves before the lease is over"),
-        (Fault::RestartForgets, 2, "whoever has the activity is watched"),
+        (Fault::RestartForgets, 2, "the worker that has the activity is watched"),
         (Fault::AnyToken, 2, "what a worker gave up is found"),
         (Fault::TokensRepeat, 2, "what a worker gave up is found"),
         (Fault::GoodbyeMoves, 2, "nothing moves before the lease is over"),

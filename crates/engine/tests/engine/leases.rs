@@ -299,7 +299,7 @@ fn a_server_that_was_away_blames_nobody() {
 }
 
 /// Random lives: a worker is never lost before its time, always at its time, and never twice; a token is never given
-/// twice; what is held is what was handed over, less what is over, whatever it says.
+/// twice; what is held is what was handed over, less what is over, independent of what it says.
 #[test]
 fn random_lives() {
     for seed in 0..2000 {
@@ -405,7 +405,7 @@ fn random_conversations() {
                 }
                 4 if !late.is_empty() => {
                     let beat = late.swap_remove(random.below(late.len()));
-                    // Whatever the answer is, nobody waits for it.
+                    // Its answer is discarded.
                     let _ = lease.heartbeat(now, &beat, &SETTINGS);
                 }
                 _ => {

@@ -153,7 +153,7 @@ impl Life {
         (format!("take task from {queue}"), result.err())
     }
 
-    /// A worker process is lost: it has nothing any more, and everything it had is taken up again or over.
+    /// A worker process is lost: it has nothing from then on, and everything it had is taken up again or over.
     fn lose_worker(&mut self) -> (String, Option<Rejection>) {
         let worker = self.random.pick(&["w1", "w2"]).unwrap_or_default();
         let mut refused = self.world.call(|run, context| worker_lost::workflow_task(run, context, worker)).err();
@@ -347,7 +347,7 @@ impl Life {
                     ..Default::default()
                 };
                 let result = world.call(|run, context| activity::start(run, context, id, stamp, taker));
-                assert!(activity.pause.is_none() || result.is_err(), "a paused activity is handed to nobody");
+                assert!(activity.pause.is_none() || result.is_err(), "a paused activity is handed to no worker");
                 if let Ok(taken) = &result {
                     let started = &taken.reply;
                     self.starts.push(ActivityRef::Token {
@@ -457,7 +457,7 @@ impl Life {
             // A paused activity waits for its operator, not for a worker; so does a paused run.
             let idle = world.run.is_paused()
                 || state.task.is_none() && state.activities.values().all(|activity| activity.pause.is_some());
-            assert!(waits || idle, "work that nobody would find again");
+            assert!(waits || idle, "work that the node would not find again");
         }
     }
 

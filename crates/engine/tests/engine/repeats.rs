@@ -110,7 +110,7 @@ fn what_came_with_the_reply_comes_again_as_long_as_it_is_there() {
         assert_eq!((&repeat.new_task, &repeat.eager_activities), (&first.new_task, &first.eager_activities));
         world.crash();
     }
-    // One is over, the other was given back and taken by somebody else.
+    // One is over, the other was given back and taken by another worker.
     let [a, b] = [first.eager_activities[0].clone(), first.eager_activities[1].clone()];
     let token = token_of(&world.run, a.scheduled_event_id);
     world.now += SECOND;

@@ -1,4 +1,4 @@
-//! Standalone activities: whatever happens to one in whatever order, its machine takes only steps that it has, it is
+//! Standalone activities: after any events in any order, its machine takes only steps that it has, it is
 //! closed exactly if it has an outcome, and its stored form says all of it.
 
 use segno_engine::{
@@ -8,10 +8,11 @@ use segno_engine::{
     activity_pause::{Pause, Reset},
     limits::Limits,
     standalone::{
-        NewStandalone, SCHEDULED_EVENT_ID, Standing, activity_of,
+        NewStandalone, SCHEDULED_EVENT_ID, StandaloneStatus, activity_of,
         calls::{self, Terminate},
-        operations, standing,
+        operations,
         state::CancelRequest,
+        status_of,
     },
     start::{self, Start, StartOptions},
     wake,
@@ -154,7 +155,7 @@ fn whatever_happens_the_outcome_is_the_end() {
             assert_eq!(outcome.is_some(), !run.is_running(), "seed {seed}, step {step}");
             assert!(activity_of(run.state()).is_some(), "seed {seed}, step {step}");
             assert!(run.state().task.is_none(), "seed {seed}, step {step}: it has no workflow tasks");
-            let waits = matches!(standing(&run), Standing::Scheduled | Standing::Started);
+            let waits = matches!(status_of(&run), StandaloneStatus::Scheduled | StandaloneStatus::Started);
             let dispatchable = run.is_dispatchable(now);
             assert!(
                 !waits || dispatchable || wake::wake_at(&run, now).is_some(),
@@ -172,7 +173,7 @@ fn whatever_happens_the_outcome_is_the_end() {
 fn time_goes_on_while_it_is_paused() {
     let run = begin(0, 10 * SECOND, 0);
     let paused = operations::pause(&run, context(EPOCH, 2), &Pause::default()).expect("it can be paused").run;
-    assert_eq!(standing(&paused), Standing::Paused);
+    assert_eq!(status_of(&paused), StandaloneStatus::Paused);
     let late = context(EPOCH + 10 * SECOND, 3);
     assert_eq!(wake::wake_at(&paused, EPOCH), Some(late.now), "only the time for all attempts counts");
     assert!(!wake::wake(&paused, late).run.is_running());

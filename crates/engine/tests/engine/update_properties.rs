@@ -189,7 +189,7 @@ impl Life {
             let messages: BTreeSet<_> =
                 result.iter().flat_map(|taken| &taken.reply).map(|m| m.protocol_instance_id.clone()).collect();
             for update in self.world.run.updates().waiting() {
-                assert!(update.sent, "whoever takes a task from the queue gets everything");
+                assert!(update.sent, "the worker that takes a task from the queue gets everything");
                 assert_eq!(messages.contains(&update.id), update.request.is_some(), "{}", update.id);
             }
         }
@@ -392,7 +392,7 @@ impl Life {
                 continue;
             };
             if task.started_event_id != 0 {
-                // Somebody has it who will not answer.
+                // A worker has it that will not answer.
                 self.world.now = self.world.wake_at().expect("a started task has a deadline").max(self.world.now);
                 let applied = wake::wake(&self.world.run, self.world.context());
                 self.world.take(applied);

@@ -22,7 +22,7 @@ enum Called<'t> {
         method: Method,
         key: &'t Name,
     },
-    /// Nobody; it has been reported.
+    /// Nothing that can be called; it has been reported.
     Unknown,
 }
 
@@ -71,7 +71,7 @@ impl Checker<'_> {
         self.call(expr, callee, arguments, true)
     }
 
-    /// A call as a statement: nobody reads what it gives.
+    /// A call as a statement: its value is not read.
     pub fn call_statement(&mut self, expr: &Expr) -> hir::Expr {
         self.dropped = Some(expr.span);
         let lowered = self.chain(expr, Access::Plain);
@@ -127,7 +127,7 @@ impl Checker<'_> {
         };
         let signature = method.signature();
         if method.changes_receiver() && is_fine {
-            self.error("F0211", "this changes a value that nobody keeps", expr.span);
+            self.error("F0211", "this changes a value that is not kept", expr.span);
         }
         self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
         let arguments = self.arguments(signature, arguments);
@@ -183,7 +183,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Finds out who is called and reports it if nobody is.
+    /// Finds out who is called and reports it if nothing is.
     fn called<'t>(&mut self, callee: &'t Expr) -> Called<'t> {
         match &callee.bare().kind {
             ExprKind::Name(name) => match self.lookup(name) {
@@ -380,7 +380,8 @@ impl Checker<'_> {
         self.error("F0206", format!("{name} takes {takes} arguments, not {given}"), span);
     }
 
-    /// Reports the result of a function without effects that nobody uses (F0216), and a wait that nobody awaits (F0902).
+    /// Reports the result of a function without effects that is not used (F0216), and a wait that is not awaited
+    /// (F0902).
     pub fn check_dropped(&mut self, call: &Expr, span: Span) {
         let ExprKind::Call { callee, .. } = &call.kind else { return };
         let signature = match &callee.bare().kind {

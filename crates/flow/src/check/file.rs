@@ -184,7 +184,7 @@ impl Checker<'_> {
         tests
     }
 
-    /// Warnings about what nobody reads.
+    /// Warnings about what is not read.
     fn report_unused(&mut self) {
         // The parameters of an update are also those of its validator: two variables at one place.
         let mut used = HashSet::new();

@@ -100,7 +100,7 @@ pub(super) fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
         } else {
             distance(name, candidate)
         };
-        // Of names equally like it the first in alphabetical order, whatever the order of the candidates.
+        // Of names equally like it the first in alphabetical order, regardless of the order of the candidates.
         if distance <= most && best.is_none_or(|best| (distance, candidate) < best) {
             best = Some((distance, candidate));
         }

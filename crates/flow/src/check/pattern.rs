@@ -66,7 +66,7 @@ impl Checker<'_> {
 
     /// A variable that the pattern fills. From here on it may be used.
     fn fill(&mut self, name: &Name) -> hir::VariableId {
-        // It is missing only after an error, when nobody will use the result.
+        // It is missing only after an error, when the result will not be used.
         let Some(id) = self.declared(name) else { return 0 };
         self.variables[id].ready = true;
         id

@@ -53,7 +53,7 @@ pub(super) struct VariableInfo {
     pub ready: bool,
     pub read: bool,
     pub assigned: bool,
-    /// Whether a warning that nobody reads it would be wrong or useless.
+    /// Whether a warning that it is not read would be wrong or useless.
     pub quiet: bool,
 }
 

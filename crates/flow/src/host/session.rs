@@ -164,7 +164,7 @@ impl Asked<'_> {
         let script = run.script.and_then(|script| self.world.scripts.get(script));
         let (Some(script), Some(state)) = (script, &run.state) else { return Err("the run has no state".to_owned()) };
         let mut inspection = crate::inspect(&script.code, state)?;
-        // Signals that nobody waits for are recorded only; the next turn takes them.
+        // Signals that no code waits for are recorded only; the next turn takes them.
         for event in &run.recorded {
             let EventKind::Signaled { name, .. } = &event.kind else { continue };
             match inspection.signals.iter_mut().find(|(known, _)| known == name) {

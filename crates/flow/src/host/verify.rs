@@ -2,7 +2,7 @@
 //! saved in between, and the wake set loses nothing. A difference is a defect of Segno, never of a script.
 
 use crate::Code;
-use crate::interface::{Command, Event, EventKind, Limits, LogLine, Turned, Unpaced};
+use crate::interface::{Command, Event, EventKind, Limits, LogLine, TurnResult, Unpaced};
 use crate::pure::random::Random;
 
 use super::run::TurnRecord;
@@ -93,7 +93,7 @@ fn shares_turn(turns: &[TurnRecord], place: usize) -> bool {
     false
 }
 
-fn execute(code: &Code, state: Option<&[u8]>, events: &[Event]) -> Result<Turned, String> {
+fn execute(code: &Code, state: Option<&[u8]>, events: &[Event]) -> Result<TurnResult, String> {
     crate::turn(code, state, events, &Limits::default(), &mut Unpaced).map_err(|error| format!("a turn gave {error:?}"))
 }
 

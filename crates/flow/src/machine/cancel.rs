@@ -317,7 +317,7 @@ impl Machine<'_> {
                 _ => {}
             }
         }
-        // Steps: nobody shall make this long for nothing.
+        // Steps: a script must pay for making this long.
         self.debt += seen.len() as u64;
         codes.sort_unstable();
         if !codes.is_empty() {

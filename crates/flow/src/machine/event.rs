@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::hir::FunctionKind;
 use crate::interface::{
-    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, TurnError, Turned,
+    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, TurnError, TurnResult,
 };
 use crate::pure;
 use crate::value::{Kind, Raised, Value};
@@ -45,7 +45,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Ends the run because of a limit or an error that nobody hears.
+    /// Ends the run because of a limit or an error that no code handles.
     fn fail(&mut self, fatal: Fatal) -> Result<(), TurnError> {
         self.closing = Some(match fatal {
             Fatal::Limit(raised, stack) => Closing::Failed(pure::error::from_raised(&raised, &stack)),
@@ -136,7 +136,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Keeps a signal until somebody takes it.
+    /// Keeps a signal until the code takes it.
     fn keep_signal(&mut self, name: &str, input: &[Payload]) {
         let sequence = self.signals_seen;
         self.signals_seen += 1;
@@ -232,7 +232,7 @@ impl Machine<'_> {
             return;
         };
         let Some(owner) = *owner else { return self.end(number, Ok(Value::Null)) };
-        // It is over: whoever owned it must not withdraw it.
+        // It is over: its owner must not withdraw it.
         self.end(number, Ok(Value::Null));
         let Some(promise) = self.promises.get_mut(&owner) else { return };
         match &mut promise.kind {
@@ -370,7 +370,7 @@ impl Machine<'_> {
     }
 
     /// What the turn gives.
-    pub(super) fn finish(mut self) -> Result<Turned, TurnError> {
+    pub(super) fn finish(mut self) -> Result<TurnResult, TurnError> {
         if !self.is_started {
             return Err(TurnError::Defect("the run has not started".to_owned()));
         }
@@ -395,7 +395,7 @@ impl Machine<'_> {
         let wake = self.wake_set();
         let commands = self.commands.into_iter().flatten().collect();
         let NewLog { lines: log, dropped: log_dropped, .. } = self.new_log;
-        Ok(Turned { state, commands, log, log_dropped, wake, steps: self.turn_steps, details })
+        Ok(TurnResult { state, commands, log, log_dropped, wake, steps: self.turn_steps, details })
     }
 }
 

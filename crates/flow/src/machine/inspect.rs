@@ -35,7 +35,7 @@ pub struct Inspection {
     pub code: Vec<WaitingCode>,
     /// What has not ended, in order of creation.
     pub pending: Vec<PendingItem>,
-    /// Signals that nobody has taken: name and count.
+    /// Signals that no code has taken: name and count.
     pub signals: Vec<(String, usize)>,
     /// The last lines of the log.
     pub log: Vec<LogLine>,

@@ -14,7 +14,7 @@ use crate::compile::Code;
 use crate::compile::code::{FunctionInfo, Local, Op, Place};
 use crate::diagnostic::Position;
 use crate::hir::{FunctionKind, Pattern, Program, VariableId};
-use crate::interface::{Limits, Turned, Unpaced};
+use crate::interface::{Limits, TurnResult, Unpaced};
 use crate::migrate::outline::{Correspondence, Outline};
 use crate::migrate::{no_place, outline};
 use crate::value::Value;
@@ -53,7 +53,7 @@ impl fmt::Display for MigrateError {
 impl std::error::Error for MigrateError {}
 
 /// Moves the state of an open run to another version. What comes out is a turn without events: the new state, its wake
-/// set, and commands that cancel timers which no variable of the new version holds any more. `attribute_types` are those of
+/// set, and commands that cancel timers which no variable of the new version holds. `attribute_types` are those of
 /// the namespace, as in [`crate::interface::Start`].
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub fn migrate(
     state: &[u8],
     attribute_types: &[(String, String)],
     limits: &Limits,
-) -> Result<Turned, MigrateError> {
+) -> Result<TurnResult, MigrateError> {
     let mut pace = Unpaced;
     let mut machine = Machine::load(old.code, state, limits, &mut pace).map_err(MigrateError::DamagedState)?;
     let mut translation = Translation::new(old, new).ok_or_else(|| damaged("it does not belong to this version"))?;
@@ -403,7 +403,7 @@ impl<'a> Translation<'a> {
         let before = hidden(self.old.code, old, old_pc);
         let after = hidden(self.new.code, new, frame.pc);
         let mut pairs = Vec::new();
-        // A label of a switch waits: the next ones compare with its value. In its cases nobody needs that.
+        // A label of a switch waits: the next ones compare with its value. Its cases do not need that.
         if frame.place.is_switch
             && let Some((old_start, new_start)) = frame.place.statements.last()
         {

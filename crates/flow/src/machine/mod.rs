@@ -36,7 +36,7 @@ use std::sync::Arc;
 use crate::compile::Code;
 use crate::compile::tree::Values;
 use crate::interface::{
-    Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, TurnError, Turned, Unpaced,
+    Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, TurnError, TurnResult, Unpaced,
 };
 use crate::pure;
 use crate::pure::random::Random;
@@ -82,7 +82,7 @@ enum Ready {
     Map(u32),
 }
 
-/// A signal that nobody has taken.
+/// A signal that no code has taken.
 struct Untaken {
     /// Counts signals, so that the order over all names is known.
     sequence: u64,
@@ -324,7 +324,7 @@ pub fn turn(
     events: &[Event],
     limits: &Limits,
     pace: &mut dyn Pace,
-) -> Result<Turned, TurnError> {
+) -> Result<TurnResult, TurnError> {
     let mut machine = match state {
         None => Machine::new(code, limits, pace),
         Some(state) => Machine::load(code, state, limits, pace).map_err(TurnError::DamagedState)?,

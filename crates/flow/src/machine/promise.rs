@@ -1,4 +1,4 @@
-//! Promises: the table of a run, how they end, and what happens when nobody can reach them any more.
+//! Promises: the table of a run, how they end, and what happens when no code can reach them.
 //!
 //! The table holds no reference of its own. Values of scripts, items of combinations and code that waits hold
 //! [`PromiseRef`]s; when the last one disappears its number is noted ([`Machine::released`]) and dealt with before the
@@ -394,8 +394,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// An async function failed and nobody can hear it: the run fails. An interruption by a cancel request is no error of
-    /// the script.
+    /// An async function failed and no code can catch it: the run fails. An interruption by a cancel request is no
+    /// error of the script.
     pub(super) fn unheard(&self, error: Value) -> Result<(), Box<Fatal>> {
         if self.cancel_requested.is_some() && error_type(&error) == Some("Canceled") {
             return Ok(());

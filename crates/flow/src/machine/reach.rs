@@ -1,6 +1,6 @@
 //! Conditions that keep themselves alive.
 //!
-//! References are counted, which finds everything that nobody can reach but cycles. Only a condition can be part of one:
+//! References are counted, which finds everything unreachable except cycles. Only a condition can be part of one:
 //! its function uses a variable that holds the promise of the condition, or a combination with it. Such cycles are looked
 //! for when everything waits, and only if a pending condition uses a variable with a promise in it.
 
@@ -76,7 +76,7 @@ impl Reached {
 }
 
 impl Machine<'_> {
-    /// Withdraws what only conditions hold that nobody can reach.
+    /// Withdraws what only unreachable conditions hold.
     pub(super) fn withdraw_cycles(&mut self) -> Result<(), Box<Fatal>> {
         let mut visited = 0;
         let is_possible = self.conditions.iter().any(|number| self.holds_promise(*number, &mut visited));

@@ -82,7 +82,7 @@ impl Machine<'_> {
         saver.out.flag(promise.heard);
         saver.out.signed(promise.since.wrapping_sub(self.start.started_at));
         if let Some(end) = &promise.end {
-            // Of what it was, only this counts any more.
+            // Of what it was, only this counts.
             let is_code = matches!(promise.kind, PromiseKind::Code(_));
             saver.out.byte(match (&end.outcome, is_code) {
                 (Ok(_), _) => 0,

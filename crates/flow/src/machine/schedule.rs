@@ -202,7 +202,7 @@ impl Machine<'_> {
             while self.sweep().is_err() {}
         } else {
             self.sweep()?;
-            // What failed and was never heard cannot be heard any more.
+            // What failed and was never heard cannot be heard.
             let lost = self.promises.values().filter(|promise| {
                 !promise.heard && promise.coroutine().is_some_and(|coroutine| coroutine.role == Role::Call)
             });
@@ -356,7 +356,7 @@ impl Machine<'_> {
             }
             if let Some(outcome) = self.look_at(&closure, None).map_err(fatal)? {
                 self.end(number, outcome);
-                // Whoever waits changes things; others are looked at again after that.
+                // The code that waits changes things; others are looked at again after that.
                 self.has_changed = true;
                 return Ok(true);
             }

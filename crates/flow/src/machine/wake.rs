@@ -41,7 +41,7 @@ impl Machine<'_> {
         set
     }
 
-    /// What the end of an operation does. What nobody waits for is recorded only: the next turn takes it in its order.
+    /// What the end of an operation does. What no code waits for is recorded only: the next turn takes it in its order.
     fn wake(&self, promise: &Promise, number: u32, finder: &mut Finder) -> Wake {
         if !promise.waiters.is_empty() {
             return Wake::Wakes;
@@ -103,7 +103,7 @@ impl Machine<'_> {
         needed
     }
 
-    /// The group of a combination of plain operations whose single ends nobody else needs.
+    /// The group of a combination of plain operations whose single ends no other code needs.
     fn group(&self, number: u32) -> Option<Group> {
         let promise = self.promises.get(&number)?;
         let PromiseKind::Combination(combination) = &promise.kind else { return None };
@@ -134,8 +134,8 @@ impl Machine<'_> {
         Some(Group { missing, completion, failure })
     }
 
-    /// Combinations that may be decided while items are pending that nobody else can reach and that are withdrawn then:
-    /// timers, signal waits, conditions, also through other combinations.
+    /// Combinations that may be decided while items are pending that no other code can reach and that are withdrawn
+    /// then: timers, signal waits, conditions, also through other combinations.
     fn withdrawing(&self) -> BTreeSet<u32> {
         let withdrawn = |promise: &Promise| {
             promise.end.is_none()

@@ -186,7 +186,7 @@ fn back_to_failures() {
     let source = Value::object([("kind", Value::text("send"))]);
     let sent = error::make("NotFound", "m", Value::Null, true, Value::Null, source, "");
     assert_eq!(error::to_failure(&sent).info, application("NotFound", &[]));
-    // Whatever an object says, a failure can be made.
+    // From every object a failure can be made.
     for text in
         ["{\"message\":\"m\",\"type\":1,\"retryable\":2,\"cause\":3,\"source\":4,\"stack\":5}", "{}", "[]", "null"]
     {

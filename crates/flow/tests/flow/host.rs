@@ -307,7 +307,7 @@ fn ending_from_outside() {
 
 #[test]
 fn turns_are_those_of_the_server() {
-    // Signals nobody waits for, and ends that nobody awaits, are only recorded.
+    // Signals that no code waits for, and ends that no code awaits, are only recorded.
     passes(
         "workflow w() { Task.run(\"t\"); await Task.delay(10); return await wait_for_signal(\"s\") }",
         "  mock(\"t\", () => null)\n  Test.start()\n  assertEqual(Test.turns(), 1)\n  await Task.delay(1)\n  Test.signal(\"s\", 7)\n  Test.signal(\"other\")\n  assertEqual(Test.turns(), 1)\n  assertEqual(await Test.result(), 7)\n  assertEqual(Test.turns(), 2)",

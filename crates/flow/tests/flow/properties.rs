@@ -202,7 +202,7 @@ impl Writer<'_> {
                 self.line(&format!("if (count == {number} && {chance}) throw Error(\"thrown\", {{ type: \"Own\" }})"));
             }
             16 => {
-                // A variable that changes what it holds: what nobody can reach any more is withdrawn.
+                // A variable that changes what it holds: what no code can reach is withdrawn.
                 let (name, first, second) = (self.name(), self.promise(1), self.promise(1));
                 self.line(&format!("let {name} = {first}"));
                 self.line(&format!("note({name}.id)"));

@@ -43,7 +43,7 @@ fn a_receipt_comes_with_the_last_byte() {
         Response { headers: &HeaderBlock::ok(), data: Vec::new(), trailers: &HeaderBlock::ok() },
         5,
     );
-    assert!(!pair.connection.has_output(), "nobody asked on stream 5");
+    assert!(!pair.connection.has_output(), "there was no request on stream 5");
 }
 
 #[test]

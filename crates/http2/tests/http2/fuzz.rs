@@ -1,4 +1,4 @@
-//! Fuzzing with a fixed seed: whatever arrives, nothing panics, output and memory stay bounded.
+//! Fuzzing with a fixed seed: for all input nothing panics, output and memory stay bounded.
 //!
 //! Two generators: frames of any kind with any content, and conversations of correct frames that are then mutated, cut
 //! and reordered, which get further. Each seed repeats exactly; a failure names its seed. `FUZZ_ROUNDS` multiplies the

@@ -1,6 +1,10 @@
 //! Calls of clients that another node makes, because they are about something that is there.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    pin::Pin,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use segno_engine::activity::Sdk;
@@ -9,38 +13,17 @@ use tokio::time::Instant;
 
 use super::{
     Cluster,
-    link::AskError,
-    wire::{Called, ClientCall, Question, Reply, Task},
+    link::RequestError,
+    wire::{CallResult, ClientCall, RequestBody, ResponseBody},
 };
-use crate::{dispatch::Delivery, runs::Runs, workers::ConnectionId};
+use crate::{dispatch::Delivery, ports::elsewhere::ForwardedCall, workers::ConnectionId};
 
-/// How long an answer may take that a client waits for without a deadline of its own.
-const ANSWER_MAX: Duration = Duration::from_secs(75);
+/// How long a response may take that a client waits for without a deadline of its own.
+const RESPONSE_MAX: Duration = Duration::from_secs(75);
 /// Deadlines of the other node end before those of this one.
 const MARGIN: Duration = Duration::from_millis(100);
-
-/// The task that a poll gets, chosen by another node.
-#[derive(Clone, Debug)]
-pub struct RemoteTask(pub(crate) Task);
-
-/// A call that comes from another node.
-#[derive(Clone, Debug)]
-pub struct ForwardedCall {
-    /// Its method.
-    pub path: String,
-    /// Its message.
-    pub body: Bytes,
-    /// How long the client waits.
-    pub timeout: Option<Duration>,
-    /// The client's connection.
-    pub connection: Option<ConnectionId>,
-    /// Whether it is one of people's tools.
-    pub is_tool: bool,
-    /// The client's SDK.
-    pub sdk: Sdk,
-    /// The task that it gets, if it is a poll.
-    pub task: Option<RemoteTask>,
-}
+/// How long each node may take for a call that all nodes make.
+const TO_ALL_MAX: Duration = Duration::from_secs(5);
 
 /// What a call came to.
 #[derive(Debug)]
@@ -77,13 +60,14 @@ pub trait ClientCalls: Send + Sync + 'static {
 }
 
 impl Cluster {
-    /// Says who makes the calls that come from other nodes.
+    /// Sets what makes the calls that come from other nodes.
     pub fn serve_calls(&self, calls: Arc<dyn ClientCalls>) {
-        let _ = self.client_calls.set(calls);
+        *self.client_calls.write().unwrap_or_else(PoisonError::into_inner) = Some(calls);
     }
 
-    pub(super) async fn make_call(&self, call: ClientCall) -> (Reply, Option<Delivery>) {
-        let Some(calls) = self.client_calls.get() else { return (Reply::Moved(Default::default()), None) };
+    pub(super) async fn make_call(&self, call: ClientCall) -> (ResponseBody, Option<Delivery>) {
+        let calls = self.client_calls.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(calls) = calls else { return (ResponseBody::Moved(Default::default()), None) };
         let call = ForwardedCall {
             path: call.path,
             body: call.body,
@@ -91,13 +75,13 @@ impl Cluster {
             connection: (call.connection > 0).then_some(ConnectionId(call.connection)),
             is_tool: call.is_tool,
             sdk: Sdk { name: call.client_name, version: call.client_version },
-            task: call.task.map(RemoteTask),
+            task: call.task,
         };
         let Forwarded { code, message, details, body, delivery, moved } = calls.call(call).await;
         if moved {
-            return (Reply::Moved(Default::default()), None);
+            return (ResponseBody::Moved(Default::default()), None);
         }
-        (Reply::Called(Called { code, message, details, body }), delivery)
+        (ResponseBody::CallResult(CallResult { code, message, details, body }), delivery)
     }
 
     /// Lets another node make a call.
@@ -110,7 +94,7 @@ impl Cluster {
         self.forward_held(to, call, deadline, false).await
     }
 
-    /// The same. That what the answer carries has arrived may be told later if `lazy`.
+    /// The same. With `lazy` the other node may hear later that the client has the response.
     pub(super) async fn forward_held(
         &self,
         to: NodeId,
@@ -118,10 +102,10 @@ impl Cluster {
         deadline: Option<Instant>,
         lazy: bool,
     ) -> Result<Forwarded, ForwardError> {
-        let deadline = deadline.unwrap_or_else(|| Instant::now() + ANSWER_MAX);
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + RESPONSE_MAX);
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let timeout = call.timeout.map(|timeout| timeout.min(left).max(Duration::from_millis(1)));
-        let question = Question::Call(ClientCall {
+        let request = RequestBody::Call(ClientCall {
             path: call.path,
             body: call.body,
             timeout_ms: timeout.map_or(0, |timeout| timeout.as_millis() as u64),
@@ -129,33 +113,30 @@ impl Cluster {
             is_tool: call.is_tool,
             client_name: call.sdk.name,
             client_version: call.sdk.version,
-            task: call.task.map(|task| task.0),
+            task: call.task,
         });
-        match self.ask(to, question, deadline).await {
-            Ok(answered) => match answered.reply {
-                Reply::Called(Called { code, message, details, body }) => {
-                    let held = answered.held.map(|held| if lazy { held.lazily() } else { held });
-                    let delivery = held.map(Delivery::elsewhere);
+        match self.peers.request(to, request, deadline).await {
+            Ok(response) => match response.body {
+                ResponseBody::CallResult(CallResult { code, message, details, body }) => {
+                    let held = response.held.map(|held| if lazy { held.lazily() } else { held });
+                    let delivery = held.map(|held| Delivery::elsewhere(Box::new(held)));
                     Ok(Forwarded { code, message, details, body, delivery, moved: false })
                 }
-                Reply::Moved(_) => Err(ForwardError::Moved),
+                ResponseBody::Moved(_) => Err(ForwardError::Moved),
                 _ => Err(ForwardError::Unknown),
             },
-            Err(AskError::NotSent) => Err(ForwardError::NotSent),
-            Err(AskError::Broken | AskError::TimedOut) => Err(ForwardError::Unknown),
+            Err(RequestError::NotSent) => Err(ForwardError::NotSent),
+            Err(RequestError::Broken | RequestError::TimedOut) => Err(ForwardError::Unknown),
         }
     }
 
-    /// Lets all other nodes make a call that is for everybody; waits for none of them.
-    pub fn forward_to_all(&self, me: &Arc<Runs>, call: &ForwardedCall) {
-        for link in self.peers() {
-            let (node, call) = (me.clone(), call.clone());
-            let to = link.node;
+    /// Lets all other nodes make a call, without waiting for them.
+    pub fn forward_to_all(self: &Arc<Self>, call: &ForwardedCall) {
+        for to in self.peers.nodes() {
+            let (cluster, call) = (self.clone(), call.clone());
             tokio::spawn(async move {
-                let deadline = Instant::now() + Duration::from_secs(5);
-                if let Some(cluster) = node.cluster() {
-                    let _ = cluster.forward(to, call, Some(deadline)).await;
-                }
+                let deadline = Instant::now() + TO_ALL_MAX;
+                let _ = cluster.forward(to, call, Some(deadline)).await;
             });
         }
     }

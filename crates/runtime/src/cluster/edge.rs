@@ -20,11 +20,11 @@ use std::{
 use segno_store::cluster::NodeId;
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
-use super::wire::Polls;
+use super::wire::PollReport;
 use crate::{
     dispatch::{Delivery, Poll},
+    lock::lock,
     matching::{PollerVersion, QueueKey, TaskOffer},
-    slots::lock,
 };
 
 /// A take that stood for so long without an answer stands because nothing waits at the home.
@@ -316,7 +316,7 @@ impl Edge {
     }
 
     /// Ends takes that nobody needs, forgets queues that nobody polls, and tells what homes are to hear of what met here.
-    pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, Polls)> {
+    pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();
         lock(&self.queues).retain(|key, queue| {
@@ -324,7 +324,8 @@ impl Edge {
             queue.end_takes(needed);
             queue.settle();
             if !queue.met.is_empty() {
-                let polls = Polls { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
+                let polls =
+                    PollReport { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
                 news.push((queue.home, key.clone(), polls));
             }
             queue.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);

@@ -1,64 +1,63 @@
-//! What nodes say to each other: frames on a connection, each a length and a message.
+//! The messages between nodes: frames on a connection, each a length and a protobuf message.
 //!
-//! Fields are only added, and what a node does not know it answers as unsupported, so that two versions can talk.
+//! Fields are only added, and a request that a node does not know is answered as unsupported, so that two versions can talk.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::matching::PollerVersion;
-pub use crate::matching::remote::{Command, Task, TaskKind};
+use crate::matching::{PollerVersion, RemoteTask};
 
 /// The version of this protocol.
 pub const PROTOCOL: u32 = 1;
 
-/// Whatever waited to be sent at one moment.
+/// Frames that are written together.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frames {
     #[prost(message, repeated, tag = "1")]
     pub frames: Vec<Frame>,
 }
 
-/// One thing that is said.
+/// One message between nodes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Frame {
-    /// Names a question, for its answer and whatever follows. Chosen by the asker.
+    /// Names a request, for its response and what follows that. Chosen by the requester.
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    #[prost(oneof = "Said", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
-    pub said: Option<Said>,
+    #[prost(oneof = "FrameBody", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    pub body: Option<FrameBody>,
 }
 
-/// What is said.
+/// The content of a frame.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Said {
+pub enum FrameBody {
     /// The first frame in each direction.
     #[prost(message, tag = "2")]
     Hello(Hello),
     #[prost(message, tag = "3")]
-    Ask(Ask),
+    Request(Request),
     #[prost(message, tag = "4")]
-    Answer(Answer),
-    /// What the answer carried reached its worker.
+    Response(Response),
+    /// The task that a response carried reached its worker.
     #[prost(message, tag = "5")]
-    Written(Nothing),
-    /// The asker does not want the answer any more, or what it carried did not reach its worker.
+    Delivered(Empty),
+    /// The requester does not wait for the response, or the task that it carried did not reach its worker.
     #[prost(message, tag = "6")]
-    GiveUp(Nothing),
+    Cancel(Empty),
     /// News that nobody answers.
     #[prost(message, tag = "7")]
-    News(News),
+    Notification(Notification),
     #[prost(message, tag = "8")]
-    Ping(Nothing),
+    Ping(Empty),
     #[prost(message, tag = "9")]
-    Pong(Nothing),
+    Pong(Empty),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub struct Nothing {}
+pub struct Empty {}
 
-/// Who speaks, and the proof that it may: both sides send a challenge, and a digest of the other's challenge under the
-/// secret that the database keeps.
+/// The node that sends it, and the proof that it is one of the cluster: both sides send a challenge, and a digest of the other's
+/// challenge under the secret that the database keeps.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Hello {
     #[prost(uint64, tag = "1")]
@@ -69,20 +68,20 @@ pub struct Hello {
     pub challenge: u64,
     #[prost(fixed64, tag = "4")]
     pub proof: u64,
-    /// Whom the speaker thinks it talks to; 0 if it does not know.
+    /// The node that the sender means to talk to; 0 if it does not know.
     #[prost(uint64, tag = "5")]
     pub to: u64,
 }
 
-/// A question to another node.
+/// A request to another node.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Ask {
-    #[prost(oneof = "Question", tags = "1, 2, 3, 4, 5, 6, 7")]
-    pub question: Option<Question>,
+pub struct Request {
+    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7")]
+    pub body: Option<RequestBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Question {
+pub enum RequestBody {
     /// A client's call, for the node that it is about.
     #[prost(message, tag = "1")]
     Call(ClientCall),
@@ -94,51 +93,51 @@ pub enum Question {
     Offer(Offer),
     /// A message between runs, for the owner of its receiver.
     #[prost(message, tag = "4")]
-    Receive(Receive),
+    Deliver(DeliverMessage),
     /// Namespaces or scripts have changed: read them again.
     #[prost(message, tag = "5")]
-    Reload(Nothing),
+    Reload(Empty),
     /// A queue forgot tasks and has room for them again.
     #[prost(message, tag = "6")]
     OfferAgain(Queue),
     /// A run is to be deleted.
     #[prost(message, tag = "7")]
-    Delete(Delete),
+    Delete(DeleteRun),
 }
 
-/// What a node answers.
+/// The response to a request.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Answer {
-    /// Whether something on its way to a worker is held until `Written`.
+pub struct Response {
+    /// Whether a task on its way to a worker is held until `Delivered`.
     #[prost(bool, tag = "1")]
     pub held: bool,
-    #[prost(oneof = "Reply", tags = "2, 3, 4, 5, 6, 7, 8")]
-    pub reply: Option<Reply>,
+    #[prost(oneof = "ResponseBody", tags = "2, 3, 4, 5, 6, 7, 8")]
+    pub body: Option<ResponseBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Reply {
-    /// Done; there is nothing to say.
+pub enum ResponseBody {
+    /// Done; there is no result.
     #[prost(message, tag = "2")]
-    Done(Nothing),
+    Done(Empty),
     /// This is for another node; nothing was done.
     #[prost(message, tag = "3")]
-    Moved(Nothing),
+    Moved(Empty),
     /// It failed, and may be tried again.
     #[prost(string, tag = "4")]
     Failed(String),
-    /// What a client's call came to.
+    /// The result of a client's call.
     #[prost(message, tag = "5")]
-    Called(Called),
+    CallResult(CallResult),
     /// A task.
     #[prost(message, tag = "6")]
     Task(Offer),
-    /// Nobody serves the queue, which is one worker's own.
+    /// No worker serves the queue, which is one worker's own.
     #[prost(message, tag = "7")]
-    Unserved(Nothing),
+    Unserved(Empty),
     /// What became of a message at its receiver.
     #[prost(message, tag = "8")]
-    Outcome(Outcome),
+    Outcome(DeliveryOutcome),
 }
 
 /// A call of a client that another node makes.
@@ -154,12 +153,12 @@ pub struct ClientCall {
     /// The client's connection; 0 if there is none.
     #[prost(uint64, tag = "4")]
     pub connection: u64,
-    /// One of people's tools.
+    /// The client is a tool, not a worker.
     #[prost(bool, tag = "5")]
     pub is_tool: bool,
     /// The call is a poll, and this is the task that it gets.
     #[prost(message, optional, tag = "6")]
-    pub task: Option<Task>,
+    pub task: Option<RemoteTask>,
     /// The client's SDK, as it names itself.
     #[prost(string, tag = "7")]
     pub client_name: String,
@@ -168,9 +167,9 @@ pub struct ClientCall {
     pub client_version: String,
 }
 
-/// What a call came to.
+/// The result of a call.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Called {
+pub struct CallResult {
     #[prost(int32, tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]
@@ -208,7 +207,7 @@ pub struct Take {
     /// How many tasks a second the worker wants at most.
     #[prost(double, optional, tag = "6")]
     pub tasks_per_second: Option<f64>,
-    /// What the worker says of its version.
+    /// The version of the worker.
     #[prost(message, optional, tag = "7")]
     pub version: Option<PollerVersion>,
 }
@@ -219,10 +218,10 @@ pub struct Offer {
     #[prost(message, required, tag = "1")]
     pub queue: Queue,
     #[prost(message, required, tag = "2")]
-    pub task: Task,
+    pub task: RemoteTask,
     #[prost(int32, tag = "3")]
     pub priority: i32,
-    /// The queue is one worker's own: if that is not there, nobody else comes.
+    /// The queue is one worker's own: if that is gone, no other worker polls it.
     #[prost(bool, tag = "4")]
     pub sticky: bool,
     /// Tasks of equal priority take turns by this.
@@ -237,7 +236,7 @@ pub struct Offer {
 
 /// A message between runs.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Receive {
+pub struct DeliverMessage {
     #[prost(uint64, tag = "1")]
     pub sender: u64,
     #[prost(uint32, tag = "2")]
@@ -248,7 +247,7 @@ pub struct Receive {
 
 /// What became of a message at its receiver.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Outcome {
+pub struct DeliveryOutcome {
     #[prost(enumeration = "OutcomeKind", tag = "1")]
     pub kind: i32,
     /// Why it failed, as the protocol numbers it.
@@ -275,7 +274,7 @@ pub enum OutcomeKind {
 
 /// A run that is to be deleted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Delete {
+pub struct DeleteRun {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     #[prost(string, tag = "2")]
@@ -284,57 +283,57 @@ pub struct Delete {
     pub run_id: String,
 }
 
-/// News that nobody answers.
+/// A one-way message to another node.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct News {
-    #[prost(oneof = "Told", tags = "1, 2, 3, 4, 5")]
-    pub told: Option<Told>,
+pub struct Notification {
+    #[prost(oneof = "NotificationBody", tags = "1, 2, 3, 4, 5")]
+    pub body: Option<NotificationBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Told {
-    /// A worker was heard of.
+pub enum NotificationBody {
+    /// A worker called or polled.
     #[prost(message, tag = "1")]
-    Seen(Seen),
+    WorkerSighting(WorkerSighting),
     /// A connection of a client is gone.
     #[prost(message, tag = "2")]
-    Closed(Closed),
+    ConnectionClosed(ConnectionClosed),
     /// The map has changed.
     #[prost(message, tag = "3")]
-    Map(Nothing),
-    /// What the home of a queue does not see: who polls elsewhere, and what met there.
+    MapChanged(Empty),
+    /// What the home of a queue does not see: the workers that poll at other nodes, and the tasks that were matched there.
     #[prost(message, tag = "4")]
-    Polls(Polls),
+    PollReport(PollReport),
     /// Workers limit the rate of a queue, so that every task of it has to go through its home.
     #[prost(message, tag = "5")]
-    Limited(Queue),
+    QueueLimited(Queue),
 }
 
 /// Polls of a queue that wait at another node than its home.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Polls {
+pub struct PollReport {
     #[prost(message, required, tag = "1")]
     pub queue: Queue,
     /// The queue is one worker's own.
     #[prost(bool, tag = "2")]
     pub sticky: bool,
-    /// Who polls; empty if nobody is told of.
+    /// The identity of the poller; empty if this reports none.
     #[prost(string, tag = "3")]
     pub identity: String,
     /// The worker process.
     #[prost(string, tag = "4")]
     pub worker: String,
-    /// Tasks that met a worker without the home, by priority.
+    /// Tasks that were matched without the home, by priority.
     #[prost(btree_map = "int32, uint32", tag = "5")]
     pub met: BTreeMap<i32, u32>,
-    /// What the poller says of its version.
+    /// The version of the poller.
     #[prost(message, optional, tag = "6")]
     pub version: Option<PollerVersion>,
 }
 
 /// A sign of life of a worker.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Seen {
+pub struct WorkerSighting {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     /// Its instance key; empty if all workers are meant that take commands on the control queue.
@@ -358,17 +357,17 @@ pub struct Seen {
 
 /// A connection that is gone.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Closed {
+pub struct ConnectionClosed {
     #[prost(uint64, tag = "1")]
     pub connection: u64,
     /// Workers that were polling on it.
     #[prost(message, repeated, tag = "2")]
-    pub cut: Vec<Cut>,
+    pub cut: Vec<InterruptedPoll>,
 }
 
-/// Whose poll was cut off.
+/// The worker of a poll that was cut off.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Cut {
+pub struct InterruptedPoll {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     #[prost(string, tag = "2")]

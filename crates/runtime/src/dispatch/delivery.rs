@@ -13,9 +13,9 @@ use super::{
     tasks::{HeldActivity, HeldTask},
 };
 use crate::{
-    cluster::{MetHere, RemoteHold},
     lock::lock,
     matching::{QueueKey, QueuedTask},
+    ports::elsewhere::{HomeOffer, RemoteHold},
 };
 
 /// What a delivery returns when it fails.
@@ -25,14 +25,14 @@ pub(crate) enum HeldWork {
     Nothing,
     /// A task that was taken from its queue and not started yet.
     Queued(QueueKey, QueuedTask),
-    /// A task that met a worker of its own node and is not started yet.
-    Met(Box<MetHere>),
+    /// A task that was matched with a poll of its own node and is not started yet.
+    Matched(Box<HomeOffer>),
     /// A started workflow task, or a query.
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
     /// What another node gives back unless it hears that it arrived.
-    Elsewhere(RemoteHold),
+    Elsewhere(Box<dyn RemoteHold>),
     /// What the answer to a completed workflow task carries: the next one, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
 }
@@ -52,7 +52,7 @@ impl Delivery {
     }
 
     /// Holds what another node gives back.
-    pub(crate) fn elsewhere(held: RemoteHold) -> Self {
+    pub(crate) fn elsewhere(held: Box<dyn RemoteHold>) -> Self {
         Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Elsewhere(held)) }))
     }
 
@@ -60,7 +60,7 @@ impl Delivery {
     pub(crate) fn hold(&self, held: HeldWork) {
         // What another node held until now was started: it is not to be offered again.
         if let HeldWork::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
-            before.written();
+            before.delivered();
         }
     }
 
@@ -68,7 +68,7 @@ impl Delivery {
     pub fn delivered(&self) {
         let held = std::mem::replace(&mut *lock(&self.0.held), HeldWork::Nothing);
         if let HeldWork::Elsewhere(held) = held {
-            held.written();
+            held.delivered();
         }
     }
 }
@@ -90,8 +90,13 @@ impl Drop for InTransit {
         let Some(dispatch) = self.dispatch.upgrade() else { return };
         if let HeldWork::Queued(queue, queued) = held {
             dispatch.matching.take_back(&queue, queued);
-        } else if let HeldWork::Met(met) = held {
-            met.offer_again(&dispatch.runs);
+        } else if let HeldWork::Matched(offer) = held {
+            // The home of its queue finds another worker.
+            if Handle::try_current().is_ok()
+                && let Some(elsewhere) = dispatch.runs.elsewhere()
+            {
+                elsewhere.offer_at_home(*offer);
+            }
         } else if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { dispatch.take_undelivered(held).await });
         }
@@ -101,7 +106,7 @@ impl Drop for InTransit {
 impl Dispatch {
     async fn take_undelivered(self: &Arc<Self>, held: HeldWork) {
         match held {
-            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Met(_) | HeldWork::Elsewhere(_) => {}
+            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Matched(_) | HeldWork::Elsewhere(_) => {}
             HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
             HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
             HeldWork::Reply(task, activities) => {

@@ -53,7 +53,7 @@ impl Dispatch {
     /// The node stops: polls end empty, and the loops see that it stops.
     pub(crate) fn stop(&self) {
         self.matching.dismiss_all();
-        self.runs.end_polls(|_| true);
+        self.runs.end_polls(&|_| true);
         self.workers.leases.earlier.notify_one();
         self.matching.refills.wake();
     }
@@ -90,7 +90,7 @@ impl Effects for Dispatch {
 
     fn end_polls(&self, namespace: NamespaceKey) {
         self.matching.forget_namespace(namespace);
-        self.runs.end_polls(|queue| queue.namespace == namespace);
+        self.runs.end_polls(&|queue| queue.namespace == namespace);
     }
 
     fn forget_namespace(&self, namespace: NamespaceKey) {

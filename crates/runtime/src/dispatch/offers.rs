@@ -6,8 +6,8 @@ use segno_store::{NamespaceKey, RunKey, cluster::Shard};
 
 use super::Dispatch;
 use crate::{
-    cluster::Place,
     matching::{Fairness, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, QueueService, TaskOffer},
+    ports::{elsewhere::HomeOffer, owner::Place},
 };
 
 /// A queue as metrics show it.
@@ -56,10 +56,8 @@ impl Dispatch {
         if task.sticky && is_here && !self.matching.is_served(&key) {
             key = normal;
         } else if task.sticky && !is_here {
-            if self.runs.meet_here(&key, &offer, &place, shard_of(run), Some(&normal)) {
-                return;
-            }
-            return self.runs.offer_at_home(key, offer, place, shard_of(run), Some(normal));
+            let offer = HomeOffer { queue: key, task: offer, place, shard: shard_of(run), fallback: Some(normal) };
+            return self.offer_elsewhere(offer);
         }
         self.offer(key, offer, place, run);
     }
@@ -68,8 +66,17 @@ impl Dispatch {
     fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
         match self.runs.queue_home(&key) {
             Place::Here => self.matching.offer(&key, task, place),
-            Place::There(_) if self.runs.meet_here(&key, &task, &place, shard_of(run), None) => {}
-            _ => self.runs.offer_at_home(key, task, place, shard_of(run), None),
+            Place::There(_) | Place::Nowhere => {
+                let shard = shard_of(run);
+                self.offer_elsewhere(HomeOffer { queue: key, task, place, shard, fallback: None });
+            }
+        }
+    }
+
+    /// Offers a task to a poll of this node, if the home of its queue has nothing to order, or else at that home.
+    fn offer_elsewhere(&self, offer: HomeOffer) {
+        if let Some(elsewhere) = self.runs.elsewhere() {
+            elsewhere.match_or_offer(offer);
         }
     }
 

@@ -11,9 +11,12 @@ use super::{
     delivery::{Delivery, HeldWork},
 };
 use crate::{
-    cluster::{ForwardedCall, Place, Polled, RemoteTask},
     error::CallError,
-    matching::{PollerVersion, QueueKey, QueueKind, QueuePoll, TaskOffer},
+    matching::{PollerVersion, QueueKey, QueueKind, QueuePoll, RemoteTask, TaskOffer},
+    ports::{
+        elsewhere::{ForwardedCall, Polled},
+        owner::Place,
+    },
     workers::{CONTROL_QUEUES, Caller, PollGuard},
 };
 
@@ -85,7 +88,7 @@ impl Dispatch {
         loop {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             if let TaskOffer::Remote(task) = offer {
-                match Box::pin(self.runs.begin_elsewhere(*task, delivery, call)).await {
+                match self.start_elsewhere(*task, delivery, call).await {
                     // A worker that shut down meanwhile would not look at it: dropping it gives it back.
                     Some(_) if self.workers.has_shut_down(&poll.caller.worker) => return Ok(None),
                     Some(begun) => return Ok(Some(begun)),
@@ -106,17 +109,28 @@ impl Dispatch {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<T>, CallError> {
-        let Some(offer) = self.runs.own_task(task) else { return Ok(None) };
+        let Some(offer) = self.runs.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else { return Ok(None) };
         // Until it is started the queue's home holds it.
         T::begin(self, poll, worker_version, offer, Delivery::new(self, HeldWork::Nothing)).await
     }
 
     /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
     pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
-        match self.runs.cluster {
+        match self.runs.elsewhere() {
             None => self.wait_with_guard(poll).await,
-            Some(_) => self.runs.wait_among_nodes(self, poll).await,
+            Some(elsewhere) => elsewhere.wait_for_task(poll).await,
         }
+    }
+
+    /// Lets the node that serves the run of a task start it for a poll. `None` if it is over.
+    async fn start_elsewhere<T>(
+        &self,
+        task: RemoteTask,
+        delivery: Delivery,
+        call: Option<&ForwardedCall>,
+    ) -> Option<Polled<T>> {
+        let (body, delivery) = self.runs.elsewhere()?.start_task(task, delivery, call?).await?;
+        Some(Polled::There { body, delivery })
     }
 
     /// Waits for a task of a node without others, unless the worker shut down or the node stops.
@@ -151,7 +165,9 @@ impl Dispatch {
     pub(crate) fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.runs.clock.monotonic());
         let is_control = poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES);
-        self.runs.tell_poll(poll, is_control);
+        if let Some(elsewhere) = self.runs.elsewhere() {
+            elsewhere.worker_polls(poll, is_control);
+        }
         if is_control {
             return self.workers.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);
         }

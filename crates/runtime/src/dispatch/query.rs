@@ -58,7 +58,9 @@ impl Dispatch {
             return Ok(QueryReply { rejected: Some(status), ..reply(None) });
         }
         if run.state().script.is_some() {
-            return self.runs.query_script(key, current, query, deadline).await;
+            let turns = self.runs.turns.clone();
+            let answer = turns.query(&self.runs, key, current, query, deadline).await?;
+            return Ok(reply(Some(answer)));
         }
         let rejected = |status| Ok(QueryReply { rejected: Some(status), ..reply(None) });
         let route = self.route(key, &run, query.clone(), deadline).await?;
@@ -176,7 +178,7 @@ impl Dispatch {
     ) -> Result<QueryAnswer, CallError> {
         let id = self.runs.ids.bits();
         let (mut task, mut answer) = self.direct_queries.add(id, segno_store::RunKey(run.info.run_key), query);
-        task.node = self.runs.cluster.as_ref().map_or(0, |cluster| cluster.me.0);
+        task.node = self.runs.node_number;
         let _pending = PendingQuery(&self.direct_queries, id);
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
@@ -207,10 +209,10 @@ impl Dispatch {
 
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
     pub(crate) async fn offer_query(&self, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
-        if self.runs.cluster.is_some() {
+        if let Some(elsewhere) = self.runs.elsewhere() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
-            return Box::pin(self.runs.offer_query_at_home(&queue, offer, QUERY_PRIORITY, sticky)).await;
+            return elsewhere.offer_query(&queue, offer, QUERY_PRIORITY, sticky).await;
         }
         let served = !sticky || self.matching.is_served(&queue);
         if served {

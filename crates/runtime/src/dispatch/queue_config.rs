@@ -40,8 +40,14 @@ impl Dispatch {
                 }
             }
         }
-        self.runs.limits_changed();
+        self.limits_changed();
         Ok(())
+    }
+
+    fn limits_changed(&self) {
+        if let Some(elsewhere) = self.runs.elsewhere() {
+            elsewhere.limits_changed();
+        }
     }
 
     /// The configuration of a queue of a kind, a number of the wire, if it has one.
@@ -73,7 +79,7 @@ impl Dispatch {
                 dispatch.runs.committer.commit_of(key.namespace, commit).await?;
             }
             dispatch.matching.set_config(key, &config);
-            dispatch.runs.limits_changed();
+            dispatch.limits_changed();
             Ok(config)
         })
         .await

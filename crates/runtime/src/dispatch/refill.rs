@@ -34,7 +34,9 @@ pub(crate) async fn run(dispatch: Arc<Dispatch>) {
         };
         // Tasks that are forgotten from here on set the mark again.
         dispatch.matching.begin_refill(&key);
-        dispatch.runs.ask_for_offers(&key).await;
+        if let Some(elsewhere) = dispatch.runs.elsewhere() {
+            elsewhere.request_offers(&key).await;
+        }
         match dispatch.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}
             Ok(Some(cursor)) => {

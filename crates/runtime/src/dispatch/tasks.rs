@@ -239,7 +239,7 @@ impl Dispatch {
 
     async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
         // A query of another node is known there.
-        let is_ours = self.runs.cluster.as_ref().is_none_or(|cluster| cluster.me.0 == query.node);
+        let is_ours = self.runs.is_alone() || query.node == self.runs.node_number;
         if !query.take() || is_ours && !self.direct_queries.is_awaited(query.id) {
             return Ok(None);
         }

@@ -10,7 +10,7 @@ mod limits;
 mod poller_scaling;
 mod queue;
 mod refills;
-pub(crate) mod remote;
+mod remote;
 mod stats;
 mod task;
 
@@ -41,6 +41,8 @@ pub(crate) use config::{ConfigKey, DOCUMENT_PREFIX};
 pub use key::{QueueKey, QueueKind};
 pub use limits::LimitSource;
 pub use queue::{COMMAND_AGE_MAX, Poller, PollerVersion, QUERY_PRIORITY};
+pub use remote::RemoteTask;
+pub(crate) use remote::{Command, TaskKind};
 pub use stats::QueueStats;
 pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, WorkerCommandTask};
 

@@ -37,7 +37,7 @@ pub enum TaskOffer {
     /// A command for a worker; it exists in memory alone.
     Command(Box<WorkerCommandTask>),
     /// A task of a run that another node owns.
-    Remote(Box<remote::Task>),
+    Remote(Box<remote::RemoteTask>),
 }
 
 impl TaskOffer {

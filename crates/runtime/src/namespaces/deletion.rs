@@ -98,7 +98,7 @@ impl Runs {
         while !self.is_stopping() && self.leads() {
             match self.try_deletion(namespace).await {
                 Ok(()) => {
-                    self.tell_changed(None).await;
+                    self.owner.publish_namespaces().await;
                     return;
                 }
                 Err(CallError::ShuttingDown) => return,
@@ -173,7 +173,7 @@ impl Runs {
             let mut result = Ok(());
             // All of them come to their end, also if one fails.
             while let Some(deleted) = deletions.join_next().await {
-                result = result.and(deleted.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string()))));
+                result = result.and(deleted.unwrap_or_else(|error| Err(CallError::OutcomeUnknown(error.to_string()))));
             }
             result?;
         }

@@ -11,6 +11,7 @@ mod settings;
 use std::collections::BTreeMap;
 
 use prost::Message;
+use segno_engine::start::{Start, StartOptions};
 use segno_proto::{
     Nanos,
     enums::{IndexedValueType, NamespaceState},
@@ -140,6 +141,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// The start of a run in this namespace.
+    pub fn start(&self, options: StartOptions) -> Start {
+        Start::new(self.key.0, self.detail.id.clone(), self.detail.retention, options)
+    }
+
     fn from_record(record: &NamespaceRecord) -> Result<Self, CallError> {
         let damaged = |what: &str| CallError::DataLoss(format!("namespace {}: {what}", record.name));
         let mut detail = NamespaceDetail::decode(record.detail.clone()).map_err(|error| damaged(&error.to_string()))?;

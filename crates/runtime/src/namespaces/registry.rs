@@ -318,7 +318,7 @@ impl Runs {
     ) -> Result<T, CallError> {
         let node = self.clone();
         let done = tokio::task::spawn_blocking(move || change(&node)).await;
-        done.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+        done.map_err(|error| CallError::OutcomeUnknown(format!("the call was not finished: {error}")))?
     }
 }
 

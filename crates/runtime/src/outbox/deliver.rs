@@ -24,7 +24,7 @@ use segno_proto::{
 use segno_store::{Commit, OutboxKey};
 
 use crate::{
-    cluster::Place, error::CallError, namespaces::Namespace, runs::Runs, slots::WorkflowKey, transact::RunSelector,
+    error::CallError, namespaces::Namespace, ports::owner::Place, runs::Runs, slots::WorkflowKey, transact::RunSelector,
 };
 
 /// Whether the sender of a message took note of what became of it.
@@ -130,7 +130,8 @@ impl Runs {
                 CallError::Moved => CallError::Unavailable("the receiver is moving to another node".to_owned()),
                 error => error,
             }),
-            place => self.receive_elsewhere(place, message, key).await,
+            Place::There(owner) => self.owner.deliver(owner, message, key).await,
+            Place::Nowhere => Err(CallError::Unavailable("the receiver is moving to another node".to_owned())),
         }
     }
 
@@ -337,16 +338,7 @@ impl Runs {
             versioning_override: attributes.versioning_override,
             ..Default::default()
         };
-        let call = Start {
-            options,
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: Some(parent),
-            root: Some(start.root.clone()),
-            chain: None,
-            script: None,
-        };
+        let call = Start { parent: Some(parent), root: Some(start.root.clone()), ..namespace.start(options) };
         match self.start_child_workflow(call).await {
             Ok(outcome) => Ok(Arrived::Started(outcome.run.info.run_id.clone())),
             // The protocol has no cause for a script that does not exist.

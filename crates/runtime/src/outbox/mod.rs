@@ -26,10 +26,10 @@ use tokio::{
 pub(crate) use deliver::Arrived;
 
 use crate::{
-    cluster::Place,
     error::CallError,
     lanes::{Lanes, UnderWay},
     metrics::count,
+    ports::owner::Place,
     runs::Runs,
     sabotage,
     slots::lock,

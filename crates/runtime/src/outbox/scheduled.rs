@@ -7,7 +7,6 @@ use segno_engine::{
     cancel::{self, CancelRequest},
     outbox::{EndScheduled, OutboxMessage, ScheduledClosed, StartScheduled},
     schedule::calls,
-    start::Start,
     terminate::{self, Terminate},
 };
 use segno_proto::common::WorkflowExecution;
@@ -76,16 +75,7 @@ impl Runs {
         let started = match options {
             Err(reason) => Err(reason),
             Ok(options) => {
-                let call = Start {
-                    options,
-                    namespace_key: namespace.key.0,
-                    namespace_id: namespace.detail.id.clone(),
-                    retention: namespace.detail.retention,
-                    parent: None,
-                    root: None,
-                    chain: None,
-                    script: None,
-                };
+                let call = namespace.start(options);
                 match self.start_child_workflow(call).await {
                     Ok(outcome) => Ok(outcome.run.info.run_id.clone()),
                     Err(CallError::NoScript(reason)) => Err(reason),

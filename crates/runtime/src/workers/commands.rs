@@ -14,10 +14,10 @@ use segno_store::{NamespaceKey, cluster::Shard};
 
 use super::Workers;
 use crate::{
-    cluster::Place,
     lock::lock,
     matching::{COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask},
     metrics::add,
+    ports::{elsewhere::HomeOffer, owner::Place},
     tokens::{ActivityToken, Token},
 };
 
@@ -97,13 +97,10 @@ impl Workers {
             self.offer_command_here(queue, command);
         } else {
             let shard = Shard::of(namespace, &run.info.workflow_id);
-            self.runs.offer_at_home(
-                queue,
-                TaskOffer::Command(Box::new(command)),
-                QueuePlace::of(PRIORITY_DEFAULT),
-                shard,
-                None,
-            );
+            let (task, place) = (TaskOffer::Command(Box::new(command)), QueuePlace::of(PRIORITY_DEFAULT));
+            if let Some(elsewhere) = self.runs.elsewhere() {
+                elsewhere.offer_at_home(HomeOffer { queue, task, place, shard, fallback: None });
+            }
         }
     }
 

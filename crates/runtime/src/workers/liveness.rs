@@ -42,7 +42,9 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 impl Workers {
     /// A worker made a call: a sign of life. Returns whether its silence would mean that it is lost.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
-        self.runs.tell_called(namespace, caller);
+        if let Some(elsewhere) = self.runs.elsewhere() {
+            elsewhere.worker_called(namespace, caller);
+        }
         self.leases.called(namespace, caller, self.runs.clock.monotonic())
     }
 
@@ -154,8 +156,14 @@ impl Workers {
             return;
         }
         match self.leases.connection_closed(connection, self.runs.clock.monotonic()) {
-            (cut, false) => self.runs.tell_closed(connection, cut),
+            (cut, false) => self.announce_closed(connection, cut),
             (cut, true) => drop(tokio::spawn(self.clone().close_connection(connection, cut))),
+        }
+    }
+
+    fn announce_closed(&self, connection: ConnectionId, cut: Vec<Party>) {
+        if let Some(elsewhere) = self.runs.elsewhere() {
+            elsewhere.connection_closed(connection, cut);
         }
     }
 
@@ -166,7 +174,7 @@ impl Workers {
             let (mut more, is_more) = self.leases.connection_closed(connection, self.runs.clock.monotonic());
             cut.append(&mut more);
             if !is_more {
-                return self.runs.tell_closed(connection, cut);
+                return self.announce_closed(connection, cut);
             }
         }
     }

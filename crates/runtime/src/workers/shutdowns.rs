@@ -12,7 +12,7 @@ use super::Workers;
 use crate::{
     hash::HashMap,
     lock::lock,
-    matching::{QueueKey, QueueKind, TaskOffer},
+    matching::{QueueKind, TaskOffer},
 };
 
 /// How long it is known that a worker has shut down.
@@ -96,7 +96,7 @@ impl Workers {
     /// Polls of a sticky queue that wait here end, wherever its home is.
     fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
         if !sticky.is_empty() {
-            self.runs.end_polls(|key: &QueueKey| key.namespace == namespace && key.sticky_name() == Some(sticky));
+            self.runs.end_polls(&|key| key.namespace == namespace && key.sticky_name() == Some(sticky));
         }
     }
 

@@ -48,7 +48,7 @@ async fn deploy(node: &Arc<Node>, text: &str) {
     let namespace = node.namespaces.get("default").expect("it is always there");
     let text = text.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
-    node.deploy_flow(namespace, source).await.expect("it is deployed");
+    node.scripts.deploy(namespace, source).await.expect("it is deployed");
 }
 
 async fn start(node: &Arc<Node>, namespace: &Namespace, request_id: &str) -> String {
@@ -217,7 +217,7 @@ async fn a_run_is_kept_until_its_tasks_are_over() {
     let namespace = node.register_namespace(new).await.expect("it is registered");
     let text = COMPLETES.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
-    node.deploy_flow(namespace.clone(), source).await.expect("it is deployed");
+    node.scripts.deploy(namespace.clone(), source).await.expect("it is deployed");
     let key = WorkflowKey::new(namespace.key, "w");
     let first = start(&node, &namespace, "one").await;
     closed(&node, &key, &first).await;

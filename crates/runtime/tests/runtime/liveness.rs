@@ -558,7 +558,7 @@ async fn what_is_over_is_held_by_nobody_also_if_the_store_did_not_say_so() {
     let held = || scene.node.workers.lease_of(scene.namespace, "a").map_or(0, |lease| lease.holds.len());
     assert_eq!(held(), 1);
     scene.store.silent.store(true, Ordering::SeqCst);
-    assert!(matches!(scene.complete(&key, &started).await, Err(CallError::Unavailable(_))), "who knows");
+    assert!(matches!(scene.complete(&key, &started).await, Err(CallError::OutcomeUnknown(_))), "who knows");
     scene.store.silent.store(false, Ordering::SeqCst);
     for _ in 0..400 {
         if held() == 0 {

@@ -288,7 +288,7 @@ async fn calls_behind_a_failed_commit_find_their_run() {
         gate.fails_once.store(true, Ordering::SeqCst);
         gate.held.store(false, Ordering::SeqCst);
         let answers = calls.join_all().await;
-        let fine = |answer: &Result<(), CallError>| matches!(answer, Ok(()) | Err(CallError::Unavailable(_)));
+        let fine = |answer: &Result<(), CallError>| matches!(answer, Ok(()) | Err(CallError::OutcomeUnknown(_)));
         assert!(answers.iter().all(fine), "{:?}", answers.iter().find(|answer| !fine(answer)));
         assert!(answers.iter().any(Result::is_ok), "only one commit failed");
     }
@@ -425,7 +425,7 @@ async fn a_shared_commit_that_fails_is_told_to_everybody_in_it() {
     sleep(Duration::from_millis(100)).await;
     gate.silent.store(true, Ordering::SeqCst);
     gate.held.store(false, Ordering::SeqCst);
-    assert!(calls.join_all().await.iter().all(|answer| matches!(answer, Err(CallError::Unavailable(_)))));
+    assert!(calls.join_all().await.iter().all(|answer| matches!(answer, Err(CallError::OutcomeUnknown(_)))));
     gate.silent.store(false, Ordering::SeqCst);
     signal(&node, &key, "last".to_owned()).await.expect("the run goes on");
     let (_, events) = crate::common::check::stored(&gate.memory, run).expect("it is stored");

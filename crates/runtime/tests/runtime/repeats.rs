@@ -181,7 +181,7 @@ async fn a_repeat_of_what_was_not_stored_is_a_first() {
         .expect("there is an activity");
     started.delivery.delivered();
     gate.fails_once.store(true, Ordering::SeqCst);
-    assert!(matches!(result(&node, &started, FIRST).await, Err(CallError::Unavailable(_))));
+    assert!(matches!(result(&node, &started, FIRST).await, Err(CallError::OutcomeUnknown(_))));
     assert_eq!(result(&node, &started, FIRST).await, Ok(()));
     let commits = gate.commits.load(Ordering::SeqCst);
     assert_eq!(result(&node, &started, FIRST).await, Ok(()));

@@ -9,7 +9,7 @@ use segno_engine::{
     script,
 };
 use segno_proto::nanos_duration;
-use segno_runtime::{FlowInfo, MoveCall, Namespace, NewNamespace, Node, NodeOptions, Source, WorkflowKey};
+use segno_runtime::{MoveCall, Namespace, NewNamespace, Node, NodeOptions, ScriptInfo, Source, WorkflowKey};
 use segno_store::{Commit, DocumentWrite, Store};
 use tokio::time::{sleep, timeout};
 
@@ -43,7 +43,7 @@ fn namespace(node: &Node) -> Arc<Namespace> {
 
 async fn deploy(node: &Arc<Node>, text: &str) -> String {
     let source = Source { text: text.as_bytes().to_vec(), activate: true, ..Default::default() };
-    node.deploy_flow(namespace(node), source).await.expect("it is deployed").version
+    node.scripts.deploy(namespace(node), source).await.expect("it is deployed").version
 }
 
 async fn start(node: &Arc<Node>, task_timeout_ms: i64) -> WorkflowKey {
@@ -101,9 +101,9 @@ async fn unusable() {
     let (_, why) = failing(&node, &run).await;
     let reason = "F0010 in line 2, column 11: the script with its constants is over 8388608 bytes";
     assert!(why.contains(&version[..12]) && why.contains(reason), "{why}");
-    let described = node.describe_flow(&namespace(&node), "w").await.expect("it is described");
-    let listed = node.list_flows(&namespace(&node), "", 10).await.expect("it is listed");
-    let unusable = |info: &FlowInfo| info.unusable.get(&version).cloned();
+    let described = node.scripts.describe(&namespace(&node), "w").await.expect("it is described");
+    let listed = node.scripts.list(&namespace(&node), "", 10).await.expect("it is listed");
+    let unusable = |info: &ScriptInfo| info.unusable.get(&version).cloned();
     assert_eq!(unusable(&described).as_deref(), Some(reason));
     assert_eq!(listed.iter().find_map(unusable).as_deref(), Some(reason));
     // It backs off: the next attempt is two seconds away.
@@ -112,7 +112,8 @@ async fn unusable() {
     assert!(failing(&node, &run).await.0 <= before + 1);
     // No turn was taken, so that the run can go on with a version that is in order.
     let fixed = deploy(&node, "workflow w() { return 2 }").await;
-    let moved = node.migrate_flow_run(namespace(&node), &run, MoveCall { version: fixed, ..Default::default() }).await;
+    let moved =
+        node.scripts.migrate_run(namespace(&node), &run, MoveCall { version: fixed, ..Default::default() }).await;
     moved.expect("it is moved");
     until_closed(&node, &run).await;
     node.end();
@@ -138,14 +139,14 @@ async fn overtime() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!(failing(&node, &run).await.0, 5);
     // The operator asks for one more attempt,
-    let again = node.migrate_flow_run(namespace(&node), &run, MoveCall::default()).await;
+    let again = node.scripts.migrate_run(namespace(&node), &run, MoveCall::default()).await;
     again.expect("it is tried again");
     until_failed(&node, &run, 6).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(failing(&node, &run).await.0, 6);
     // and then deploys a script that does less.
     deploy(&node, SMALL).await;
-    node.migrate_flow_run(namespace(&node), &run, MoveCall::default()).await.expect("it is moved");
+    node.scripts.migrate_run(namespace(&node), &run, MoveCall::default()).await.expect("it is moved");
     until_closed(&node, &run).await;
     node.end();
 }
@@ -169,4 +170,23 @@ async fn illegal_steps_of_turns_are_not_stored() {
     let node = start_node(&gate).await;
     until_closed(&node, &run).await;
     node.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_node_with_scripts_is_freed() {
+    let gate: Arc<Gate> = Arc::default();
+    let node = start_node(&gate).await;
+    deploy(&node, "workflow w() { log(\"once\")\n await wait_for_signal(\"go\") }").await;
+    let run = start(&node, 10_000).await;
+    assert!(node.snapshot(&run, "").await.expect("it is stored").run.state().last_completed_started_id > 0);
+    node.shut_down();
+    node.end();
+    let runs = Arc::downgrade(&node.runs);
+    drop(node);
+    let freed = async {
+        while runs.strong_count() > 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), freed).await.expect("nothing holds its runs");
 }

@@ -32,7 +32,7 @@ async fn namespace(node: &Arc<Node>, name: &str, settings: &[(&str, &str)]) -> A
 
 async fn deploy(node: &Arc<Node>, namespace: &Arc<Namespace>, text: &str) {
     let source = Source { text: text.into(), activate: true, ..Default::default() };
-    node.deploy_flow(namespace.clone(), source).await.expect("it is deployed");
+    node.scripts.deploy(namespace.clone(), source).await.expect("it is deployed");
 }
 
 async fn start(node: &Arc<Node>, namespace: &Namespace, kind: &str, id: &str, number: u32) -> Result<(), CallError> {

@@ -1,4 +1,4 @@
-//! A channel that counts its calls, if somebody wants to know.
+//! A channel that counts its calls, if metrics are on.
 
 use std::{
     sync::Arc,

@@ -78,7 +78,7 @@ mod tests {
         let first = client.offer_eager("a", place);
         let second = client.offer_eager("a", place);
         assert!(client.reserve_eager("a", "x").is_some());
-        assert!(client.reserve_eager("a", "y").is_none(), "nobody knows this kind");
+        assert!(client.reserve_eager("a", "y").is_none(), "no worker knows this kind");
         assert!(client.reserve_eager("b", "x").is_none());
         drop(first);
         assert!(client.reserve_eager("a", "x").is_some());

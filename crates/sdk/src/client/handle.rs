@@ -59,7 +59,7 @@ pub struct Handle<W> {
     workflow_id: String,
     /// The run that calls are for; empty: whichever is current.
     run_id: String,
-    /// The run that was started; empty if somebody else did it.
+    /// The run that was started; empty if another client started it.
     first_run_id: String,
     marker: PhantomData<fn() -> W>,
 }

@@ -1,5 +1,5 @@
-//! Notices connections that are dead although nobody said so: when nothing was read for a while, the server is asked for a
-//! sign of life.
+//! Notices connections that are dead without having been closed: when nothing was read for a while, the server is asked
+//! for a sign of life.
 
 use std::{
     future::poll_fn,

@@ -98,7 +98,7 @@ fn read(settings: &Table) -> Result<Vec<(String, String)>, String> {
                     add(&format!("GRPC_META_{key}"), string(key, value)?);
                 }
             }
-            // Payloads that nobody could read would be found out too late.
+            // Payloads that could not be read would be found out too late.
             ("codec", _) => return Err("this SDK asks no remote codec: use ClientBuilder::codec".to_owned()),
             ("tls" | "grpc_meta", _) => return Err(format!("{key} is not a table")),
             _ => tracing::warn!(setting = key, "a setting in temporal.toml is not understood"),

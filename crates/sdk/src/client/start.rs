@@ -45,7 +45,7 @@ impl Priority {
     }
 }
 
-/// Which version of a deployment executes a workflow, whatever the rules of the deployment say.
+/// Which version of a deployment executes a workflow, before the rules of the deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersioningOverride {
     /// This one.
@@ -103,7 +103,7 @@ pub struct StartOptions {
     pub search_attributes: Vec<(String, Value)>,
     /// How urgent it is.
     pub priority: Option<Priority>,
-    /// Which version of a deployment executes it, whatever the rules of the deployment say.
+    /// Which version of a deployment executes it, before the rules of the deployment.
     pub versioning: Option<VersioningOverride>,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,

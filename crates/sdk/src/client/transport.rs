@@ -1,7 +1,7 @@
 //! The transport of calls: gRPC over one HTTP/2 connection, which is made again when it was lost.
 //!
 //! Straight on `h2`, without a queue of requests and without a task for each of them: a call writes its frames into the
-//! connection and waits for its stream alone. That is a good part of what a call costs; docs/decisions/036 has figures.
+//! connection and waits for its stream alone. That is a good part of what a call costs; docs/internals/decisions/036 has figures.
 
 use std::{
     io,
@@ -64,7 +64,7 @@ struct Inner {
     target: Target,
     /// The connection, and how many there were before it.
     live: Mutex<(u64, Option<SendRequest<Bytes>>)>,
-    /// One attempt at a time; whoever waited for it uses what it brought, or hears why it failed.
+    /// One attempt at a time; calls that waited for it use its connection, or fail with its error.
     connecting: Arc<tokio::sync::Mutex<Option<(Instant, String)>>>,
 }
 

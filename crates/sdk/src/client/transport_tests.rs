@@ -172,7 +172,7 @@ async fn an_address_that_refuses_is_followed_by_the_next() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let there = listener.local_addr().unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    // Nobody answers at an address that is set aside for documentation, or the machine says so at once.
+    // No host answers at an address that is set aside for documentation, or the machine says so at once.
     let silent = "192.0.2.1:9".parse().unwrap();
     assert_eq!(dial(&[gone, silent, there][..]).await.unwrap().peer_addr().unwrap(), there);
     assert!(dial(&[gone][..]).await.is_err());
@@ -191,7 +191,7 @@ async fn a_call_ends_with_its_limit() {
     assert_eq!(call.await.unwrap_err().code(), Code::DeadlineExceeded);
 }
 
-/// A connection whose other end does nothing any more, except that it sends `bytes` every ten seconds.
+/// A connection whose other end does nothing, except that it sends `bytes` every ten seconds.
 async fn silent(keep_alive: Duration, bytes: &'static [u8]) -> SendRequest<Bytes> {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let mut target = target(1);

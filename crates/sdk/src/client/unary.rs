@@ -1,5 +1,5 @@
-//! The calls that workers make all the time, straight on the [`Transport`]: the request is encoded once, whatever it takes
-//! to send it, and the future of such a call is small. The others go through the generated clients.
+//! The calls that workers make all the time, straight on the [`Transport`]: the request is encoded once, however many
+//! attempts it takes to send it, and the future of such a call is small. The others go through the generated clients.
 
 use std::{future::poll_fn, marker::PhantomData, time::Duration};
 
@@ -157,7 +157,7 @@ async fn message_of(body: &mut RecvStream) -> Result<Option<Bytes>, Status> {
 fn length_of([compressed, length @ ..]: [u8; PREFIX_BYTES]) -> Result<usize, Status> {
     let length = u32::from_be_bytes(length) as usize;
     if compressed != 0 {
-        return Err(Status::internal("the server answered with compressed bytes, which nobody asked for"));
+        return Err(Status::internal("the server answered with compressed bytes, which were not asked for"));
     }
     if length > MESSAGE_BYTES_MAX {
         let text = format!("the answer has {length} bytes; at most {MESSAGE_BYTES_MAX} are read");

@@ -374,7 +374,8 @@ impl ScheduleHandle {
         self.send_update(schedule, Bytes::new()).await
     }
 
-    /// Changes the schedule as the server has it. If somebody else changes it at the same time, `change` is called again.
+    /// Changes the schedule as the server has it. If another client changes it at the same time, `change` is called
+    /// again.
     pub async fn update(&self, change: impl Fn(&mut wire::Schedule) + Send) -> Result<(), ClientError> {
         loop {
             let DescribeScheduleResponse { schedule, conflict_token, .. } = self.describe().await?.raw;

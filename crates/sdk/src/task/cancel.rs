@@ -12,9 +12,9 @@ use crate::failure::Failure;
 pub enum CancelReason {
     /// The workflow asked for it, or has ended.
     CancelRequested,
-    /// Somebody paused the task. It is tried again when the pause ends.
+    /// An operator paused the task. It is tried again when the pause ends.
     Paused,
-    /// Somebody reset the task. It begins again with its first attempt.
+    /// An operator reset the task. It begins again with its first attempt.
     Reset,
     /// A time-out ran out; the server has given up this attempt.
     TimedOut,
@@ -22,7 +22,7 @@ pub enum CancelReason {
     WorkerLost,
     /// The worker shuts down, and its time of grace is over.
     WorkerShutdown,
-    /// The server does not know this attempt any more.
+    /// The server does not know this attempt.
     NotFound,
 }
 
@@ -50,12 +50,12 @@ impl fmt::Display for CancelReason {
             Self::TimedOut => "a time-out ran out",
             Self::WorkerLost => "the worker lost its lease",
             Self::WorkerShutdown => "the worker shuts down",
-            Self::NotFound => "the server does not know this attempt any more",
+            Self::NotFound => "the server no longer knows this attempt",
         })
     }
 }
 
-/// A cancellation that is told at most once. Whoever waits for it, sees it.
+/// A cancellation that is delivered at most once, to the code that waits for it.
 pub(crate) struct Cancellation(watch::Sender<Option<CancelReason>>);
 
 impl Default for Cancellation {

@@ -40,7 +40,7 @@ impl TaskContext {
     pub(crate) fn local(mut info: TaskInfo) -> Self {
         info.is_local = true;
         let cancellation = Arc::new(Cancellation::default());
-        let heartbeats = Heartbeats::nobody(cancellation.clone());
+        let heartbeats = Heartbeats::unsent(cancellation.clone());
         Self::new(info, cancellation, heartbeats)
     }
 
@@ -96,9 +96,9 @@ impl TaskContext {
         async move { cancellation.wait().await }
     }
 
-    /// `return Err(ctx.complete_later());` ends the function and not the task: its outcome is told later, by anybody who
-    /// has its [token](TaskInfo::token) or its ids, with [`Client::task_by_token`](crate::Client::task_by_token) or
-    /// [`Client::task_by_id`](crate::Client::task_by_id).
+    /// `return Err(ctx.complete_later());` ends the function and not the task: its outcome is told later, by a client
+    /// that has its [token](TaskInfo::token) or its ids, with [`Client::task_by_token`](crate::Client::task_by_token)
+    /// or [`Client::task_by_id`](crate::Client::task_by_id).
     ///
     /// The time-outs go on. A local task cannot do this; for it this is a failure. A server that keeps leases, as Segno
     /// does, counts the task as this worker's until it is completed: if the worker ends before that, there is a further

@@ -36,8 +36,8 @@ pub(crate) struct Heartbeats {
 }
 
 enum Target {
-    /// Nobody listens: a local task.
-    Nobody,
+    /// Not sent: a local task.
+    Nowhere,
     /// A test listens, to each of them.
     #[cfg(feature = "testing")]
     Observer(Observe),
@@ -57,8 +57,8 @@ struct State {
 }
 
 impl Heartbeats {
-    pub(crate) fn nobody(cancellation: Arc<Cancellation>) -> Self {
-        Self::new(Target::Nobody, cancellation)
+    pub(crate) fn unsent(cancellation: Arc<Cancellation>) -> Self {
+        Self::new(Target::Nowhere, cancellation)
     }
 
     #[cfg(feature = "testing")]
@@ -80,7 +80,7 @@ impl Heartbeats {
     /// Says how far the task is.
     pub(crate) fn beat(&self, details: Vec<Payload>) {
         match &self.to {
-            Target::Nobody => {}
+            Target::Nowhere => {}
             #[cfg(feature = "testing")]
             Target::Observer(observe) => {
                 if let Answer::Stop(reason) = observe(details) {

@@ -44,7 +44,7 @@ pub struct TaskInfo {
     pub heartbeat_timeout: Option<Duration>,
     /// How attempts are repeated, if the server says so.
     pub retry_policy: Option<RetryPolicy>,
-    /// How urgent it is, from 1 (most) to 5; 0 if nobody said.
+    /// How urgent it is, from 1 (most) to 5; 0 if not set.
     pub priority: i32,
     /// What names this attempt to the server: [`Client::task_by_token`](crate::Client::task_by_token) takes it.
     pub token: Vec<u8>,

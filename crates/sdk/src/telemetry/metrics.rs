@@ -15,7 +15,7 @@ const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 ///
 /// Names and labels are those of Temporal's SDKs, with latencies in seconds: `temporal_request`,
 /// `temporal_activity_execution_latency_seconds` and so on. [`render`](Self::render) gives them as text for Prometheus,
-/// to be served by whatever HTTP server the program has.
+/// to be served by the HTTP server of the program.
 #[derive(Clone, Default)]
 pub struct Metrics(Arc<Mutex<BTreeMap<&'static str, Family>>>);
 
@@ -77,7 +77,7 @@ impl Metrics {
             let (connection, _) = listener.accept().await?;
             let metrics = self.clone();
             tokio::spawn(async move {
-                // Whoever asks nothing within this time gets nothing.
+                // A connection without a request within this time is closed.
                 let _ = tokio::time::timeout(Duration::from_secs(10), metrics.answer(connection)).await;
             });
         }

@@ -137,7 +137,7 @@ impl Attempts {
         }
     }
 
-    /// An attempt whose result does not matter any more.
+    /// An attempt whose result does not matter.
     pub(crate) fn forget(&mut self, run: usize, scheduled_event_id: i64) {
         if let Some(running) = self.running.remove(&(run, scheduled_event_id)) {
             running.context.cancel(CancelReason::TimedOut);
@@ -145,7 +145,7 @@ impl Attempts {
         }
     }
 
-    /// Begins a local operation. `Err` with the kind of a local task that nobody knows.
+    /// Begins a local operation. `Err` with the kind of a local task that is not registered.
     pub(crate) fn begin_local(
         &self,
         run: usize,

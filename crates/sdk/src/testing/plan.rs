@@ -92,7 +92,7 @@ impl Plans {
         Self(vec![plan])
     }
 
-    /// The plans of a child of this kind; `None` if nobody knows it.
+    /// The plans of a child of this kind; `None` if it is not registered.
     pub(crate) fn child(&self, kind: &str) -> Option<Self> {
         let plan = self
             .0

@@ -98,7 +98,7 @@ impl TestServerBuilder {
             tries -= 1;
             match Self::start_at(&binary, free_port()?, clock, &self.arguments).await {
                 Ok(server) => return Ok(server),
-                // Perhaps somebody else took the port, or one of those that Temporal's server takes beside it.
+                // Perhaps another process took the port, or one of those that Temporal's server takes beside it.
                 Err(NotStarted::Ended(_)) if tries > 0 => {}
                 Err(error) => return Err(error.into_error()),
             }
@@ -218,7 +218,7 @@ async fn reach(process: &mut Child, address: &str, clock: Clock) -> Result<Clien
             Ok(client) => is_ready(&client, clock).await.map(|()| client),
             Err(error) => Err(error),
         };
-        // Looked at in any case: what was reached may be a server of somebody else, who has the port.
+        // Looked at in any case: what was reached may be the server of another process, which has the port.
         if let Ok(Some(status)) = process.try_wait() {
             return Err(NotStarted::Ended(status));
         }

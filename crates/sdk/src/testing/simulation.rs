@@ -90,7 +90,7 @@ pub(crate) async fn start(plan: Arc<Plan>, settings: Settings, input: Vec<Payloa
             Ok(runtime) => runtime.block_on(Simulation::run(plan, settings, input)),
             Err(error) => panic!("no runtime for the test: {error}"),
         };
-        // Nobody waits any more if the test itself was dropped.
+        // The receiver is gone if the test itself was dropped.
         let _ = sender.send(ended);
     });
     let thread = match thread {
@@ -267,7 +267,7 @@ impl Simulation {
             .filter(|run| run.closed.is_none())
             .map(|run| format!("{} ({}), after {} events", run.workflow_id, run.kind, run.history.len()))
             .collect();
-        format!("nothing can happen any more, and these workflows still wait: {}", waiting.join("; "))
+        format!("nothing more can happen, and these workflows still wait: {}", waiting.join("; "))
     }
 
     /// An attempt said something. The end of a local operation is for the caller.

@@ -65,7 +65,7 @@ impl WorkflowThread {
     pub(crate) fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Instances) -> T + Send + 'static) -> T {
         let (sender, receiver) = mpsc::sync_channel(1);
         let job: Job = Box::new(move |instances| {
-            // Nobody waits any more only if the caller panicked.
+            // The receiver is gone only if the caller panicked.
             let _ = sender.send(job(instances));
         });
         if let Some(jobs) = &self.jobs {
@@ -82,7 +82,7 @@ impl Drop for WorkflowThread {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // A panic on it has been reported to whoever waited.
+            // A panic on it has been reported to the caller.
             let _ = thread.join();
         }
     }

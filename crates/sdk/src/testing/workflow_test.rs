@@ -63,7 +63,7 @@ pub struct WorkflowTest<W: Workflow> {
 pub struct TestRun<T> {
     /// What the workflow returned.
     ///
-    /// If it could not get that far: a failure of kind `Stuck` (it waits, and nothing can happen any more),
+    /// If it could not get that far: a failure of kind `Stuck` (it waits, and nothing can happen),
     /// `DeterminismViolation`, `NotRegistered` (a task or child that the test does not know), or what made its workflow task
     /// fail, as a panic does.
     pub output: Result<T, Failure>,

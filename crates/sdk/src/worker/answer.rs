@@ -37,7 +37,7 @@ pub(super) async fn send(client: &Client, answer: TaskAnswer, until: Instant) {
     };
     if let Some(message) = refused {
         tracing::error!(%message, "an answer to a task was refused");
-        // The details of whatever it was may be what the server does not take: only the message is kept.
+        // The details of the failure may be what the server does not take: only the message is kept.
         let _ = repeat(client, &answer.instead(message).encode(), until).await;
     }
 }

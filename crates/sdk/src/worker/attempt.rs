@@ -57,7 +57,7 @@ pub(super) fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, sl
 struct Held {
     shared: Arc<Shared>,
     token: Bytes,
-    /// It is completed by somebody else, later: for the server it stays with this worker.
+    /// It is completed by another program, later: for the server it stays with this worker.
     kept: bool,
 }
 
@@ -92,7 +92,7 @@ async fn attempt(
     shared.meter_task_start(&kind, &task);
     let began = Instant::now();
 
-    // Codecs are user code, too: whatever panics, the attempt is answered.
+    // Codecs are user code, too: also after a panic the attempt is answered.
     let body = execute(shared, &mut task, kind.clone(), input, &cancellation, limits);
     let outcome = match AssertUnwindSafe(body).catch_unwind().await {
         Ok(outcome) => outcome,
@@ -121,7 +121,7 @@ enum Outcome {
     Completed(Vec<Payload>),
     Failed(Failure, Option<Vec<Payload>>),
     Canceled(Option<Vec<Payload>>),
-    /// It is completed later, by somebody else.
+    /// It is completed later, by another program.
     Later,
 }
 
@@ -275,7 +275,7 @@ async fn heartbeat(shared: &Shared, task_token: Bytes, details: Vec<Payload>) ->
     }
 }
 
-/// An attempt in a span of its own, in the trace of whoever started the workflow.
+/// An attempt in a span of its own, in the trace of the client that started the workflow.
 pub(super) fn traced<F: Future>(ctx: &TaskContext, begin: impl FnOnce() -> F) -> impl Future<Output = F::Output> {
     let info = ctx.info();
     let task = Spanned { kind: &info.kind, workflow_id: &info.workflow_id, run_id: &info.run_id };

@@ -49,7 +49,8 @@ impl Cache {
     pub fn put(&mut self, run_id: String, mut execution: Box<Execution>) -> Vec<(String, Box<Execution>)> {
         let mut evicted = Vec::new();
         if let Some(other) = self.take(&run_id) {
-            // A query and a workflow task of one run were answered at the same time: whoever knows more stays.
+            // A query and a workflow task of one run were answered at the same time: the instance that knows more
+            // stays.
             if other.last_event() > execution.last_event() {
                 evicted.push((run_id.clone(), std::mem::replace(&mut execution, other)));
             } else {

@@ -63,7 +63,7 @@ impl Deltas {
         self.said = None;
     }
 
-    /// It did not, or nobody knows: it is said again.
+    /// Not acknowledged, or unknown: resend.
     fn repeat(&mut self) {
         if let Some((begun, finished)) = self.said.take() {
             self.begun.extend(begun);
@@ -142,7 +142,7 @@ impl Lease {
                 }
                 Reply::Unknown => {
                     // The server was exchanged for one without leases. Whether it is changed back is seen by asking.
-                    tracing::warn!("the server does not keep leases any more");
+                    tracing::warn!("the server no longer keeps leases");
                     self.granted
                 }
             };

@@ -1,6 +1,6 @@
 //! Workers: programs that execute workflows and tasks.
 //!
-//! [`Queue::worker`](crate::Queue::worker) makes one; [`Worker::run`] serves until somebody calls
+//! [`Queue::worker`](crate::Queue::worker) makes one; [`Worker::run`] serves until the program calls
 //! [`ShutdownHandle::shutdown`]. Nothing that a workflow or a task does ends a worker.
 
 mod answer;
@@ -87,7 +87,7 @@ impl Worker {
             biased;
             outcome = future => outcome,
             ended = &mut running => {
-                // It ends by itself only with an error, or because somebody else has its handle.
+                // It ends by itself only with an error, or because other code has its handle.
                 ended?;
                 let message = "the worker was shut down before the future had an outcome".to_owned();
                 return Err(ClientError::Configuration(message).into());

@@ -164,7 +164,7 @@ impl Scaling {
         wanted
     }
 
-    /// Whether the poller that asks should end; it is then not counted any more.
+    /// Whether the poller that asks should end; it is then not counted.
     fn is_superfluous(&self) -> bool {
         let mut state = self.lock();
         let superfluous = state.active > state.target;

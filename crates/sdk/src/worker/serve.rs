@@ -67,7 +67,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<boo
         polls.spawn(workflows::run(shared.clone(), shared.poll_stop(stopped)));
     }
 
-    // A handle that is gone cannot be used any more: then only the caller ends the worker, by dropping it.
+    // A handle that is gone cannot be used: then only the caller ends the worker, by dropping it.
     if shutdown.wait_for(|shutdown| *shutdown).await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -99,7 +99,7 @@ async fn prepare(shared: &Arc<Shared>) -> Result<Option<Lease>, ClientError> {
     Lease::register(shared).await
 }
 
-/// Tells the server that the worker with the present key takes nothing any more: it ends the polls and gives up the sticky
+/// Tells the server that the worker with the present key takes nothing: it ends the polls and gives up the sticky
 /// queue.
 pub(super) async fn say_goodbye(shared: &Shared) {
     let mut types = Vec::new();

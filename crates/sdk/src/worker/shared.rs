@@ -37,7 +37,7 @@ pub(crate) enum Phase {
     Serving,
     /// The time for tasks to stop is over: their futures are dropped, and they are answered as failed.
     Forced,
-    /// Nobody waits for the worker any more: everything ends without an answer.
+    /// The worker was dropped: everything ends without an answer.
     Dropped,
 }
 

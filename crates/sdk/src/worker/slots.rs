@@ -20,7 +20,7 @@ use super::resources::Usage;
 /// [`local_tuner`](super::WorkerBuilder::local_tuner) and [`workflow_tuner`](super::WorkerBuilder::workflow_tuner).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuner {
-    /// Slots that are there whatever the machine does.
+    /// Slots that exist regardless of the machine's load.
     min: usize,
     /// Slots in all.
     max: usize,

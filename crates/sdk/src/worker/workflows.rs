@@ -163,7 +163,7 @@ enum Answered {
     Dropped,
 }
 
-/// Logs why an answer was not taken, unless its task was given to somebody else or the run is closed.
+/// Logs why an answer was not taken, unless its task was given to another worker or the run is closed.
 fn warn_unless_gone<T>(answered: Result<T, Status>, what: &'static str) {
     if let Err(status) = answered
         && status.code() != Code::NotFound
@@ -243,7 +243,7 @@ impl Workflows {
             if locals.is_empty() {
                 self.keep(&run_id, execution).await;
             } else {
-                // Nobody would deliver what still runs: the next task replays, and begins it again.
+                // Nothing would deliver what still runs: the next task replays, and begins it again.
                 self.discard(&run_id, execution).await;
             }
         }
@@ -502,7 +502,7 @@ impl Workflows {
             Err(unsent) => {
                 match unsent {
                     pages::Unsent::TooLarge(message) => Box::pin(self.fail(task, too_large(message))).await,
-                    // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
+                    // Perhaps it was taken and the answer was lost; perhaps the task was given to another worker.
                     pages::Unsent::Rpc(status) if status.code() == Code::NotFound => {}
                     pages::Unsent::Rpc(status) => {
                         let (code, message) = (status.code(), status.message());

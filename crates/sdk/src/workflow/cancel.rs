@@ -1,4 +1,4 @@
-//! Cancelling and dropping: what an operation that nobody wants any more becomes.
+//! Cancelling and dropping: what an operation that the code no longer wants becomes.
 
 use super::{
     commands::{Ask, Expected},
@@ -28,7 +28,7 @@ pub(crate) fn cancel_scope(core: &mut Core, scope: u64, reason: &str) {
     }
 }
 
-/// Cancels an operation that somebody waits for.
+/// Cancels an operation that the code waits for.
 pub(crate) fn cancel(core: &mut Core, id: OpId) {
     let Some(op) = core.ops.get(&id) else { return };
     if op.outcome.is_some() {

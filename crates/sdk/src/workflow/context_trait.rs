@@ -46,7 +46,7 @@ pub trait WorkflowContext: Send + Sync {
     /// Starts a child workflow by its kind.
     fn schedule_workflow_raw(&self, name: &str, kind: &str, input: Value) -> ChildWorkflowFuture<Value>;
 
-    /// A value that somebody outside provides, once.
+    /// A value that a client provides, once.
     fn promise<T: DeserializeOwned>(&self, name: &str) -> PromiseFuture<T>;
 
     /// The same as JSON.

@@ -48,7 +48,7 @@ pub(crate) struct Op {
     pub event_id: i64,
     /// Where its command stands in this turn; `None` once it is sent.
     pub command: Option<usize>,
-    /// Nobody waits for it any more, and nobody minds.
+    /// Its future was dropped; the result is discarded.
     pub detached: bool,
     pub cancel_sent: bool,
 }
@@ -234,9 +234,9 @@ pub(crate) struct Core {
     next_root: RootId,
     next_resolution: u64,
     granted: Option<OpId>,
-    /// Resolved operations that somebody waits for, in history's order.
+    /// Resolved operations that the code waits for, in history's order.
     asked: Sorted<(u64, OpId), ()>,
-    /// Resolved operations that nobody has taken yet.
+    /// Resolved operations whose results were not taken yet.
     resolved: usize,
     pub conditions: Sorted<OpId, ()>,
     pub by_event: Sorted<i64, OpId>,
@@ -269,7 +269,7 @@ pub(crate) struct Core {
     pub current_update: Option<Arc<UpdateInfo>>,
     pub closing: Option<Closing>,
     pub poison: Option<Poison>,
-    /// Local operations to tell that nobody waits for them any more.
+    /// Local operations whose futures were dropped.
     pub cancelled_locals: Vec<String>,
 }
 
@@ -434,7 +434,7 @@ impl Core {
         let (ready, rest) = std::mem::take(&mut self.deferred).into_iter().partition(|there| there.child == child);
         self.deferred = rest;
         for Deferred { op, ask, expected, .. } in ready {
-            // Nobody waits for it any more.
+            // Its future was dropped.
             if self.ops.get(&op).is_none_or(|op| op.outcome.is_some()) {
                 continue;
             }
@@ -470,7 +470,7 @@ impl Core {
         self.end_deferred(id);
     }
 
-    /// What waits for the start of a child that has ended, or that nobody wants any more, ends as well.
+    /// What waits for the start of a child that has ended, or that the code no longer wants, ends as well.
     fn end_deferred(&mut self, child: OpId) {
         if self.deferred.iter().any(|there| there.child == child) {
             self.child_started(child, Some(&Failure::cancelled()));
@@ -516,12 +516,12 @@ impl Core {
         Poll::Pending
     }
 
-    /// Sabotage for the tests of the tests: whoever is asked first is ready first.
+    /// Sabotage for the tests of the tests: the operation that is polled first is ready first.
     fn grants_all() -> bool {
         sabotage::is_on(Sabotage::NoGrant)
     }
 
-    /// Lets the earliest of the operations that somebody asked for become ready. Gives whom to wake, once the core is
+    /// Lets the earliest of the operations that were polled become ready. Gives whom to wake, once the core is
     /// no longer held.
     pub fn grant(&mut self) -> Option<Waker> {
         if self.granted.is_some() {
@@ -532,7 +532,7 @@ impl Core {
         self.ops.get_mut(&id).and_then(|op| op.waker.take())
     }
 
-    /// At rest: whoever was granted and did not come is no longer waited for.
+    /// At rest: an operation that was granted and not polled is no longer waited for.
     pub fn ungrant(&mut self) {
         self.granted = None;
     }

@@ -28,7 +28,7 @@ use crate::{
 pub(crate) const PROMISE: &str = "segno.promise";
 pub(crate) const PROMISE_REJECT: &str = "segno.promise.reject";
 
-/// Hands one event over. Whoever it concerns is woken; nobody is polled yet.
+/// Hands one event over. The futures that it concerns are woken, and not polled yet.
 pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<(), Stop> {
     use Attributes as A;
     let Some(attributes) = event.attributes else { return Ok(()) };
@@ -287,7 +287,7 @@ fn end_child(core: &mut Core, execution: Option<&segno_proto::common::WorkflowEx
     }
 }
 
-/// Whoever waits for the start of a child.
+/// The futures that wait for the start of a child.
 fn resolve_started(core: &mut Core, child: OpId, started: Result<String, Failure>) {
     core.child_started(child, started.as_ref().err());
     let waiting: Vec<OpId> = core

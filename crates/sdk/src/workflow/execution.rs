@@ -83,7 +83,7 @@ pub(crate) struct Execution {
     instance: Option<Instance>,
     /// Commands that were sent, to be found in history.
     sent: VecDeque<Expected>,
-    /// Updates that history admitted and nobody accepted yet.
+    /// Updates that history admitted and the code has not accepted yet.
     admitted: Sorted<String, Box<update::Request>>,
     live: bool,
     closed: bool,
@@ -662,7 +662,7 @@ fn deliver_marker(instance: &mut Instance, event: &segno_proto::events::MarkerRe
     }
 }
 
-/// Records a result and gives it to whoever waits. Says whether anybody does.
+/// Records a result and gives it to the future that waits. Says whether there is one.
 fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
     let mut core = instance.shared.core();
     let found = core.ops.iter().find_map(|(op, there)| match &there.kind {

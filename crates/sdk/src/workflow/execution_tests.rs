@@ -177,7 +177,7 @@ fn result(finished: &Finished) -> String {
 
 workflow!(Race, |ctx| {
     let (first, second) = (ctx.schedule::<First>(1), ctx.schedule::<Second>(2));
-    // Both are there before anybody asks; the random one of tokio's.
+    // Both are there before the code asks; the random one of tokio's.
     ctx.sleep(Duration::from_secs(1)).await?;
     tokio::select! {
         value = first => Ok(format!("first {}", value?)),

@@ -26,7 +26,7 @@ use crate::{
 
 pub(crate) type Decode<T> = fn(&[Payload]) -> Result<T, ConversionError>;
 
-/// An operation that somebody waits for.
+/// An operation that the code waits for.
 pub(crate) struct Operation {
     pub shared: Arc<Shared>,
     pub id: OpId,
@@ -98,7 +98,7 @@ macro_rules! operation_future {
                 self.operation.cancel();
             }
 
-            /// Lets it go on without anybody who waits for it.
+            /// Lets it go on although its future is dropped.
             pub fn detach(self) {
                 self.operation.detach();
             }
@@ -142,7 +142,7 @@ operation_future!(
     ChildWorkflowFuture
 );
 operation_future!(
-    /// A value that somebody outside provides.
+    /// A value that a client provides.
     PromiseFuture
 );
 operation_future!(
@@ -174,7 +174,7 @@ macro_rules! unit_future {
                 self.operation.cancel();
             }
 
-            /// Lets it go on without anybody who waits for it.
+            /// Lets it go on although its future is dropped.
             pub fn detach(self) {
                 self.operation.detach();
             }
@@ -310,7 +310,7 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
 
 /// A future that goes on by itself. Dropping the handle lets it; [`abort`](Self::abort) ends it.
 ///
-/// Its end takes part in races like any operation: the winner is whoever was first in history.
+/// Its end takes part in races like any operation: the winner is what was first in history.
 pub struct JoinHandle<T> {
     pub(crate) operation: Operation,
     pub(crate) root: RootId,

@@ -96,7 +96,7 @@ impl<S: Send + Sync + 'static> Handlers<S> {
         self
     }
 
-    /// A signal whose handler may do whatever a workflow may.
+    /// A signal whose handler may do everything that a workflow may.
     pub fn signal_async<T, F, R>(mut self, signal: Signal<T>, handle: F) -> Self
     where
         T: DeserializeOwned + 'static,
@@ -153,7 +153,7 @@ impl<S: Send + Sync + 'static> Handlers<S> {
         })
     }
 
-    /// An update whose handler may do whatever a workflow may.
+    /// An update whose handler may do everything that a workflow may.
     pub fn update_async<I, O, F, R>(mut self, update: Update<I, O>, validate: Validator<S, I>, handle: F) -> Self
     where
         I: DeserializeOwned + Send + 'static,
@@ -196,7 +196,7 @@ impl<S: Send + Sync + 'static> Handlers<S> {
         self
     }
 
-    /// The same with a handler that may do whatever a workflow may.
+    /// The same with a handler that may do everything that a workflow may.
     pub fn signal_any_async<A, F, R>(mut self, handle: F) -> Self
     where
         A: DeserializeOwned + 'static,
@@ -241,7 +241,7 @@ impl<S: Send + Sync + 'static> Handlers<S> {
         })
     }
 
-    /// The same with a handler that may do whatever a workflow may.
+    /// The same with a handler that may do everything that a workflow may.
     pub fn update_any_async<A, O, F, R>(mut self, validate: AnyValidator<S, A>, handle: F) -> Self
     where
         A: DeserializeOwned + Send + 'static,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::sorted::Sorted;
 use crate::{converter, failure::Failure};
 
-/// What is kept of the first event. [`WorkflowInfo`] is made of it when somebody asks: it would take three times the
+/// What is kept of the first event. [`WorkflowInfo`] is made of it on request: it would take three times the
 /// memory in every run that waits in a cache.
 pub(crate) struct StartInfo {
     pub workflow_id: String,

@@ -114,7 +114,7 @@ impl Instance {
         self.shared.core().closing.is_some()
     }
 
-    /// Polls whoever was woken, until nobody is. One operation becomes ready at a time.
+    /// Polls the futures that were woken, until none is. One operation becomes ready at a time.
     pub fn settle(&mut self) -> std::result::Result<(), Stop> {
         loop {
             self.end_of_poll()?;
@@ -258,7 +258,7 @@ impl Instance {
         Ok(false)
     }
 
-    /// Delivers a signal to its handler, or keeps it for whoever receives it.
+    /// Delivers a signal to its handler, or keeps it until the code receives it.
     pub fn signal(
         &mut self,
         name: &str,
@@ -375,7 +375,7 @@ impl Drop for Instance {
         self.shared.queue.tear_down();
         let roots = std::mem::take(&mut self.roots).into_values();
         for root in self.run.take().into_iter().chain(roots) {
-            // A panic here concerns nobody: the instance is thrown away.
+            // A panic here has no effect: the instance is thrown away.
             let _ = drop_safely(root);
         }
         let mut core = self.shared.core();

@@ -7,7 +7,7 @@ use std::cell::Cell;
 #[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
-    /// Whoever is asked first is ready first.
+    /// The operation that is polled first is ready first.
     NoGrant,
     /// Dropping sends no cancellation.
     DropWithoutCancel,

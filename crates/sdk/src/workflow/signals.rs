@@ -1,4 +1,4 @@
-//! Signals that wait for somebody who receives them.
+//! Signals that the code has not received yet.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ pub(crate) type SignalHandler = Arc<
 
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// Signals that nobody received, by name and point of history.
+    /// Signals that the code has not received, by name and point of history.
     waiting: Sorted<String, BTreeMap<u64, Vec<Payload>>>,
     /// Operations that wait for a signal, by name and age.
     receivers: Sorted<String, Sorted<OpId, ()>>,
@@ -25,7 +25,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// About how many bytes the signals take that nobody received.
+    /// About how many bytes the unreceived signals take.
     pub fn waiting_bytes(&self) -> usize {
         let payloads = self.waiting.values().flat_map(BTreeMap::values).flatten();
         payloads.map(|payload| payload.data.len() + 512).sum()
@@ -33,7 +33,7 @@ impl Signals {
 }
 
 impl Core {
-    /// A signal for whoever receives it, now or later.
+    /// A signal, received now or later.
     pub fn deliver_signal(&mut self, name: &str, payloads: Vec<Payload>) {
         let at = self.next_resolution();
         self.hand_over(name, at, payloads);
@@ -70,7 +70,7 @@ impl Core {
         first
     }
 
-    /// The earliest signal of any name that nobody received.
+    /// The earliest signal of any name that was not received.
     pub fn take_any_signal(&mut self) -> Option<(String, Vec<Payload>)> {
         let earliest = self.signals.waiting.iter().min_by_key(|(_, waiting)| waiting.keys().next().copied());
         let name = earliest?.0.clone();

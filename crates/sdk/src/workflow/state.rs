@@ -8,7 +8,7 @@ use std::{
 
 pub(crate) struct StateCell<S> {
     state: RwLock<S>,
-    /// Who took it last, to name them when somebody else cannot.
+    /// Who took it last, to name them when another cannot.
     holder: Mutex<Option<&'static Location<'static>>>,
 }
 

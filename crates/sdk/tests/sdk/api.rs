@@ -4,9 +4,9 @@ use std::{sync::Arc, time::SystemTime};
 
 use futures::{FutureExt, Stream, StreamExt, future::FusedFuture};
 use segno_sdk::{
-    Bytes, CancelledFuture, ConditionFuture, DataConverter, Deployment, Elapsed, ExternalWorkflow, Handlers,
-    JoinHandle, LocalOptions, Pollers, RandomStream, Ref, RefMut, RetryState, Scope, SignalFuture, TimeoutType,
-    TlsOptions, Tuner, UpdateInfo, WorkflowInfo,
+    CancelledFuture, ConditionFuture, DataConverter, Deployment, Elapsed, ExternalWorkflow, Handlers, JoinHandle,
+    LocalOptions, Pollers, RandomStream, Ref, RefMut, RetryState, Scope, SignalFuture, TimeoutType, TlsOptions, Tuner,
+    UpdateInfo, WorkflowInfo,
     converter::{ConversionError, codec::PayloadCodec},
     interceptor::{ClientInterceptor, TaskInterceptor},
     prelude::*,
@@ -14,7 +14,6 @@ use segno_sdk::{
     replay::{History, ReplayError, ReplayReport, Replayer},
     testing::{TaskTest, TestRun, TestServer, WorkflowTest},
 };
-use serde::{Serialize, de::DeserializeOwned};
 
 define_task!(pub Charge = "charge": u32 => String);
 define_workflow!(pub Shipping = "shipping": u32 => String);
@@ -498,13 +497,4 @@ fn failures_and_errors_have_their_names() {
         }
     }
     assert!(client_errors(&ClientError::NotFound(String::new())).is_none());
-}
-
-/// What can be an input or output.
-#[test]
-fn bytes_are_data() {
-    fn data<T: Serialize + DeserializeOwned + Send + 'static>() {}
-    data::<Bytes>();
-    data::<()>();
-    data::<Option<u32>>();
 }

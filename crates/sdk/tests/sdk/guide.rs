@@ -1,4 +1,4 @@
-//! What `docs/sdk.md` says about tests, with the workflow of `examples/rust/approval`.
+//! What `docs/guides/sdk.md` says about tests, with the workflow of `examples/rust/approval`.
 
 use segno_sdk::{prelude::*, testing::WorkflowTest};
 use serde::{Deserialize, Serialize};

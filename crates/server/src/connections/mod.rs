@@ -3,7 +3,7 @@
 //! [`accept`] limits their number. A task for each connection reads and writes ([`socket`]); HTTP/2 itself is the state
 //! machine in `segno-http2`, which that task shares with the tasks that handle calls ([`shared`]). Calls in the table
 //! take a direct path to their handler ([`methods`]), all others, and malformed ones, the general path through tonic ([`general`]);
-//! which one is decided in [`incoming`]. When there are too many at once, namespaces take turns ([`turns`]). Why it is not hyper: docs/decisions/014.
+//! which one is decided in [`incoming`]. When there are too many at once, namespaces take turns ([`turns`]). Why it is not hyper: docs/internals/decisions/014.
 
 pub(crate) mod accept;
 mod compression;

@@ -23,10 +23,10 @@ impl ClusterCalls {
     }
 
     fn cluster(&self) -> Result<&Arc<Cluster>, Status> {
-        self.node.cluster().ok_or_else(|| {
+        self.node.cluster.as_ref().ok_or_else(|| {
             Status::failed_precondition(
                 "this server is alone: its data is in a file or in memory. Several nodes share a database, see \
-                 docs/cluster.md",
+                 docs/guides/cluster.md",
             )
         })
     }
@@ -44,9 +44,9 @@ fn changed(found: Result<bool, CallError>, name: &str) -> Result<(), Status> {
 impl ClusterCalls {
     pub(crate) async fn describe(&self, _: Request<DescribeRequest>) -> Result<Response<DescribeResponse>, Status> {
         let cluster = self.cluster()?;
-        let (map, links) = (cluster.map(), cluster.links());
+        let (map, links) = (cluster.topology.map(), cluster.peers.links());
         let link = |id| match links.iter().find(|(node, _)| *node == id) {
-            _ if cluster.is_me(id) => NodeLink::Self_,
+            _ if cluster.topology.is_me(id) => NodeLink::Self_,
             Some((_, true)) => NodeLink::Open,
             _ => NodeLink::Broken,
         };
@@ -69,13 +69,13 @@ impl ClusterCalls {
 
     pub(crate) async fn drain(&self, request: Request<DrainRequest>) -> Result<Response<DrainResponse>, Status> {
         let name = request.into_inner().name;
-        changed(self.cluster()?.drain(&name).await, &name)?;
+        changed(self.cluster()?.peers.drain(&name).await, &name)?;
         Ok(Response::new(DrainResponse {}))
     }
 
     pub(crate) async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
         let name = request.into_inner().name;
-        changed(self.cluster()?.fence(&name).await, &name)?;
+        changed(self.cluster()?.peers.fence(&name).await, &name)?;
         Ok(Response::new(FenceResponse {}))
     }
 }

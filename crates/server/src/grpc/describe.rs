@@ -82,7 +82,7 @@ impl Workflows {
 /// What became of a run's completion callbacks.
 fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
     let delivery = callbacks::delivery(run);
-    let told = |registered: callbacks::Registered| {
+    let told = |registered: callbacks::RunCallback| {
         let standby = CallbackInfo {
             trigger: Some(Trigger { variant: Some(trigger::Variant::WorkflowClosed(WorkflowClosed {})) }),
             registration_time: time(registered.since),

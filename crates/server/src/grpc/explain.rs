@@ -73,7 +73,7 @@ impl WorkflowExplanations {
     /// Where a script stands. Nothing if the run is none, or if it has not taken its first turn.
     async fn script(&self, namespace: &Namespace, key: &WorkflowKey, run: &Run) -> Option<ScriptSeen> {
         run.state().script.as_ref().filter(|_| run.is_running())?;
-        let view = self.node.describe_flow_run(namespace, key, &run.info.run_id, 0).await.ok()?;
+        let view = self.node.scripts.describe_run(namespace, key, &run.info.run_id, 0).await.ok()?;
         ScriptSeen::new(&view.state, view.file_name, &view.source)
     }
 

@@ -12,7 +12,7 @@ use segno_proto::{
         ListRequest, ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
     },
 };
-use segno_runtime::{CheckedScript, Deployed, FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
+use segno_runtime::{CheckedScript, Deployment, MoveCall, Node, ScriptError, ScriptInfo, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
 use super::Workflows;
@@ -51,10 +51,10 @@ impl FlowCalls {
             take_over: request.take_over,
             identity: request.identity.clone(),
         };
-        let deployed = self.node.deploy_flows(namespace.clone(), files.iter().map(source).collect()).await;
+        let deployed = self.node.scripts.deploy_all(namespace.clone(), files.iter().map(source).collect()).await;
         let deployed = deployed.map_err(|(place, error)| refused(error, &files[place].file_name))?;
-        let response = |(deployed, file): (Deployed, &DeployFile)| {
-            let current = self.node.current_flow(&namespace, &deployed.name);
+        let response = |(deployed, file): (Deployment, &DeployFile)| {
+            let current = self.node.scripts.current_version(&namespace, &deployed.name);
             DeployResponse {
                 name: deployed.name,
                 version: deployed.version,
@@ -76,7 +76,7 @@ impl FlowCalls {
     ) -> Result<Response<ActivateResponse>, Status> {
         let ActivateRequest { namespace, name, version, identity } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
-        let version = self.node.activate_flow(namespace, &name, &version, &identity).await;
+        let version = self.node.scripts.activate(namespace, &name, &version, &identity).await;
         let version = version.map_err(|error| refused(error, ""))?;
         Ok(Response::new(ActivateResponse { name, version }))
     }
@@ -87,7 +87,7 @@ impl FlowCalls {
     ) -> Result<Response<RollbackResponse>, Status> {
         let RollbackRequest { namespace, name, identity } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
-        let version = self.node.rollback_flow(namespace, &name, &identity).await;
+        let version = self.node.scripts.rollback(namespace, &name, &identity).await;
         let version = version.map_err(|error| refused(error, ""))?;
         Ok(Response::new(RollbackResponse { name, version }))
     }
@@ -95,7 +95,7 @@ impl FlowCalls {
     pub(crate) async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
         let DeleteRequest { namespace, name, version } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
-        self.node.delete_flow(namespace, &name, &version).await.map_err(|error| refused(error, ""))?;
+        self.node.scripts.delete(namespace, &name, &version).await.map_err(|error| refused(error, ""))?;
         Ok(Response::new(DeleteResponse {}))
     }
 
@@ -106,7 +106,7 @@ impl FlowCalls {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let key = WorkflowKey::new(namespace.key, &request.workflow_id);
-        let seen = self.node.describe_flow_run(&namespace, &key, &request.run_id, request.at_event).await;
+        let seen = self.node.scripts.describe_run(&namespace, &key, &request.run_id, request.at_event).await;
         let seen = seen.map_err(status::from_call)?;
         Ok(Response::new(DescribeRunResponse {
             state_json: seen.state,
@@ -122,7 +122,7 @@ impl FlowCalls {
         let namespace = self.workflows.namespace(&namespace)?;
         let key = WorkflowKey::new(namespace.key, &workflow_id);
         let call = MoveCall { run_id, version, from_event, check_only };
-        let moved = self.node.migrate_flow_run(namespace, &key, call).await.map_err(|error| refused(error, ""))?;
+        let moved = self.node.scripts.migrate_run(namespace, &key, call).await.map_err(|error| refused(error, ""))?;
         Ok(Response::new(MigrateResponse { run_id: moved.run_id, from_version: moved.from, to_version: moved.to }))
     }
 }
@@ -131,7 +131,7 @@ impl FlowCalls {
     pub(crate) async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
-        let checked = self.node.check_flow(&namespace, request.source, request.file_name.clone()).await;
+        let checked = self.node.scripts.check(&namespace, request.source, request.file_name.clone()).await;
         let CheckedScript { name, version, diagnostics } = checked.map_err(status::from_call)?;
         let diagnostics = diagnostics.iter().map(|found| diagnostic(found, &request.file_name)).collect();
         Ok(Response::new(CheckResponse { name, version, diagnostics }))
@@ -142,7 +142,7 @@ impl FlowCalls {
         let namespace = self.workflows.namespace(&request.namespace)?;
         let limit = usize::try_from(request.page_size).ok().filter(|size| (1..=PAGE_MAX).contains(size));
         let limit = limit.unwrap_or(PAGE_MAX);
-        let found = self.node.list_flows(&namespace, &request.next_page_token, limit).await;
+        let found = self.node.scripts.list(&namespace, &request.next_page_token, limit).await;
         let found = found.map_err(|error| refused(error, ""))?;
         let full = found.len() == limit;
         let next_page_token = found.last().filter(|_| full).map(|last| last.name.clone()).unwrap_or_default();
@@ -155,7 +155,7 @@ impl FlowCalls {
     ) -> Result<Response<DescribeResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
-        let found = self.node.describe_flow(&namespace, &request.name).await.map_err(|error| refused(error, ""))?;
+        let found = self.node.scripts.describe(&namespace, &request.name).await.map_err(|error| refused(error, ""))?;
         Ok(Response::new(DescribeResponse { flow: Some(flow(found)) }))
     }
 
@@ -165,7 +165,7 @@ impl FlowCalls {
     ) -> Result<Response<GetSourceResponse>, Status> {
         let GetSourceRequest { namespace, name, version } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
-        let found = self.node.flow_source(&namespace, &name, &version).await;
+        let found = self.node.scripts.source(&namespace, &name, &version).await;
         let (source, version, file_name) = found.map_err(|error| refused(error, ""))?;
         Ok(Response::new(GetSourceResponse { source: source.into(), version, file_name }))
     }
@@ -193,7 +193,7 @@ fn hex(version: &[u8]) -> String {
     segno_engine::script::hex(version)
 }
 
-fn flow(found: FlowInfo) -> Flow {
+fn flow(found: ScriptInfo) -> Flow {
     let (open_runs, mut unusable) = (found.open_runs, found.unusable);
     let versions = found.versions.into_iter().map(|version| {
         let digits = hex(&version.version);
@@ -221,9 +221,9 @@ fn flow(found: FlowInfo) -> Flow {
     }
 }
 
-fn refused(error: FlowError, file: &str) -> Status {
+fn refused(error: ScriptError, file: &str) -> Status {
     match error {
-        FlowError::Source(found) => {
+        ScriptError::Source(found) => {
             let diagnostics: Vec<_> = found.iter().map(|found| diagnostic(found, file)).collect();
             let errors = diagnostics.iter().filter(|found| found.severity == "error").count();
             let first = diagnostics.iter().find(|found| found.severity == "error");
@@ -234,9 +234,9 @@ fn refused(error: FlowError, file: &str) -> Status {
             let detail = Diagnostics { diagnostics };
             status::named(Code::InvalidArgument, text, "segno.flow.v1.Diagnostics", &detail)
         }
-        FlowError::NotFound(text) => Status::not_found(text),
-        FlowError::Precondition(text) => Status::failed_precondition(text),
-        FlowError::Argument(text) => Status::invalid_argument(text),
-        FlowError::Call(error) => status::from_call(error),
+        ScriptError::NotFound(text) => Status::not_found(text),
+        ScriptError::Precondition(text) => Status::failed_precondition(text),
+        ScriptError::Argument(text) => Status::invalid_argument(text),
+        ScriptError::Call(error) => status::from_call(error),
     }
 }

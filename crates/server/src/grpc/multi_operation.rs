@@ -2,7 +2,6 @@
 
 use segno_engine::{
     search_attributes::Rules,
-    start::Start,
     update::{abort::Abort, admit::Admit},
 };
 use segno_proto::workflowservice::{
@@ -44,16 +43,7 @@ impl Workflows {
         let (update_id, request_id) =
             (content.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), content.request_id.clone());
         let workflow_id = start.workflow_id.clone();
-        let start = Start {
-            options: options_of(start),
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        };
+        let start = namespace.start(options_of(start));
         let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
         let done = self.node.update_with_start(start, call, wait, patience.until).await;
         let StartedAndUpdated { start, update } = done.map_err(|error| match error {

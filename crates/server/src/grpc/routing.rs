@@ -183,7 +183,7 @@ fn forwarded(path: &str, body: Bytes, metadata: CallMetadata, deadline: Option<I
 impl Workflows {
     /// What a poll needs among several nodes: the task that another node chose for it, or what that node needs.
     pub(crate) fn poll_among_nodes<Q: Rpc>(&self, request: &Request<Q>) -> (Option<RemoteTask>, Option<ForwardedCall>) {
-        if self.node.cluster().is_none() {
+        if self.node.cluster.is_none() {
             return (None, None);
         }
         let task = request.extensions().get::<RemoteTask>().cloned();
@@ -202,7 +202,7 @@ impl Workflows {
         heartbeats: &[WorkerHeartbeat],
         connection: Option<ConnectionId>,
     ) {
-        let Some(cluster) = self.node.cluster() else { return };
+        let Some(cluster) = &self.node.cluster else { return };
         let report = api::RecordWorkerHeartbeatRequest {
             namespace: namespace.to_owned(),
             worker_heartbeat: heartbeats.to_vec(),
@@ -210,7 +210,7 @@ impl Workflows {
         };
         let metadata = CallMetadata { connection, ..Default::default() };
         let body = report.encode_to_vec().into();
-        cluster.forward_to_all(&self.node, &forwarded(api::RecordWorkerHeartbeatRequest::PATH, body, metadata, None));
+        cluster.forward_to_all(&forwarded(api::RecordWorkerHeartbeatRequest::PATH, body, metadata, None));
     }
 }
 
@@ -274,11 +274,11 @@ pub(crate) async fn routed(
             return Err(status::from_call(CallError::Moved));
         }
         if changes {
-            node.catch_up().await.map_err(status::from_call)?;
+            cluster.catch_up().await.map_err(status::from_call)?;
         }
         let answer = here(message, extensions).await;
         if changes && answer.is_ok() {
-            node.tell_changed(None).await;
+            cluster.peers.publish_changes(None).await;
         }
         return answer;
     }
@@ -300,19 +300,19 @@ pub(crate) async fn routed(
                 }
                 if matches!(route, Route::Leader) {
                     // A change is made to what is stored, not to what this node had before another one led.
-                    node.catch_up().await.map_err(status::from_call)?;
+                    cluster.catch_up().await.map_err(status::from_call)?;
                 }
                 let mut answer = here(message.clone(), extensions).await;
                 if !answer.as_ref().is_err_and(status::is_moved) {
                     match &route {
                         Route::Leader => {
                             if let Ok(answer) = &mut answer {
-                                show_nodes(answer, &node.tell_changed(None).await);
+                                show_nodes(answer, &cluster.peers.publish_changes(None).await);
                             }
                         }
                         Route::Everybody => {
                             let call = forwarded(call.path, message.clone(), metadata, None);
-                            cluster.forward_to_all(node, &call);
+                            cluster.forward_to_all(&call);
                         }
                         _ => {}
                     }
@@ -326,18 +326,16 @@ pub(crate) async fn routed(
                         let mut answer = answer_of(forwarded);
                         // The leader has waited for all nodes; this asks them again, to show which have it.
                         if let (Route::Leader, Ok(answer)) = (&route, &mut answer) {
-                            let until = begun + cluster.lease();
-                            show_nodes(answer, &node.tell_changed(Some(until)).await);
+                            let until = begun + cluster.topology.lease();
+                            show_nodes(answer, &cluster.peers.publish_changes(Some(until)).await);
                         }
                         return answer;
                     }
                     Err(ForwardError::NotSent | ForwardError::Moved) => {}
                     Err(ForwardError::Unknown) if call.reads => {}
                     Err(ForwardError::Unknown) => {
-                        return Err(Status::unavailable(
-                            "the connection to the node that serves this broke; whether the call was carried out is not \
-                             known, please retry",
-                        ));
+                        let why = "the connection to the node that serves this broke".to_owned();
+                        return Err(status::from_call(CallError::OutcomeUnknown(why)));
                     }
                 }
             }

@@ -13,7 +13,7 @@ use segno_engine::{
         state::ScheduleRun,
     },
     search_attributes::Rules,
-    start::{Start, StartOptions},
+    start::StartOptions,
     terminate::{self, Terminate},
 };
 use segno_proto::{
@@ -76,16 +76,7 @@ impl Workflows {
             schedule: Some(Box::new(new)),
             ..Default::default()
         };
-        let start = Start {
-            options,
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        };
+        let start = namespace.start(options);
         match self.node.start_workflow(start).await {
             Ok(_) => Ok(CreateScheduleResponse { conflict_token: token(FIRST_TOKEN) }),
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => Err(exists(&id)),

@@ -10,11 +10,11 @@ use segno_engine::{
     schedule::DIVISION_ATTRIBUTE,
     search_attributes::Rules,
     standalone::{
-        self, SCHEDULED_EVENT_ID, Standing, WORKFLOW_ID_PREFIX,
+        self, SCHEDULED_EVENT_ID, StandaloneStatus, WORKFLOW_ID_PREFIX,
         calls::{self, Terminate},
         state::{CancelRequest, StandaloneRun},
     },
-    start::{Start, StartOptions},
+    start::StartOptions,
     state::Activity,
 };
 use segno_proto::{
@@ -121,16 +121,7 @@ impl Workflows {
             standalone: Some(Box::new(new)),
             ..Default::default()
         };
-        let start = Start {
-            options,
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        };
+        let start = namespace.start(options);
         let outcome = match self.node.start_workflow(start).await {
             Ok(outcome) => outcome,
             Err(CallError::Rejected(Rejection::AlreadyStarted { start_request_id, run_id, .. })) => {
@@ -322,7 +313,7 @@ impl Workflows {
         };
         match self.activity(&namespace, activity_id, run_id).await {
             Ok((_, current)) => {
-                let text = format!("invalid transition from {}", standalone::standing(&current.run));
+                let text = format!("invalid transition from {}", standalone::status_of(&current.run));
                 Status::failed_precondition(text)
             }
             Err(status) => status,
@@ -360,15 +351,15 @@ fn status_of(run: &Run) -> ActivityExecutionStatus {
 }
 
 fn state_of(run: &Run, activity: &Activity) -> PendingActivityState {
-    match standalone::standing(run) {
-        Standing::Scheduled => PendingActivityState::Scheduled,
-        Standing::Started => PendingActivityState::Started,
-        Standing::ResetRequested if activity.pause.is_some() => PendingActivityState::PauseRequested,
-        Standing::ResetRequested => PendingActivityState::Started,
-        Standing::CancelRequested => PendingActivityState::CancelRequested,
-        Standing::Paused => PendingActivityState::Paused,
-        Standing::PauseRequested => PendingActivityState::PauseRequested,
-        Standing::Over(_) => PendingActivityState::Unspecified,
+    match standalone::status_of(run) {
+        StandaloneStatus::Scheduled => PendingActivityState::Scheduled,
+        StandaloneStatus::Started => PendingActivityState::Started,
+        StandaloneStatus::ResetRequested if activity.pause.is_some() => PendingActivityState::PauseRequested,
+        StandaloneStatus::ResetRequested => PendingActivityState::Started,
+        StandaloneStatus::CancelRequested => PendingActivityState::CancelRequested,
+        StandaloneStatus::Paused => PendingActivityState::Paused,
+        StandaloneStatus::PauseRequested => PendingActivityState::PauseRequested,
+        StandaloneStatus::Over(_) => PendingActivityState::Unspecified,
     }
 }
 
@@ -388,7 +379,7 @@ fn describe(
     let time = |at: Nanos| (at != 0).then(|| nanos_timestamp(at));
     let closed = !run.is_running();
     let first_due = standalone::first_due(run);
-    let waits = standalone::standing(run) == Standing::Scheduled && activity.scheduled_time > now;
+    let waits = standalone::status_of(run) == StandaloneStatus::Scheduled && activity.scheduled_time > now;
     let mut attributes = state.search_attributes.clone();
     attributes.remove(DIVISION_ATTRIBUTE);
     ActivityExecutionInfo {

@@ -1,11 +1,6 @@
 //! StartWorkflowExecution and SignalWithStartWorkflowExecution.
 
-use segno_engine::{
-    options,
-    search_attributes::Rules,
-    signal::Signal,
-    start::{Start, StartOptions},
-};
+use segno_engine::{options, search_attributes::Rules, signal::Signal, start::StartOptions};
 use segno_proto::{
     enums::{EventType, WorkflowExecutionStatus, WorkflowIdReusePolicy},
     taskqueue::TaskQueue,
@@ -35,16 +30,7 @@ impl Workflows {
         }
         checked_override(&mut request.versioning_override, request.task_queue.as_ref())?;
         let request_id = request.request_id.clone();
-        let start = Start {
-            options: options_of(request),
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        };
+        let start = namespace.start(options_of(request));
         let (outcome, eager_task) = self.node.dispatch.start_workflow(start).await.map_err(failed)?;
         let run = &outcome.run;
         let link = match outcome.attached {
@@ -119,16 +105,7 @@ impl Workflows {
             priority: request.priority,
             ..Default::default()
         };
-        let start = Start {
-            options,
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        };
+        let start = namespace.start(options);
         let outcome = self.node.signal_with_start(SignalWithStart { start, signal }).await.map_err(failed)?;
         Ok(SignalWithStartWorkflowExecutionResponse {
             run_id: outcome.run.info.run_id.clone(),

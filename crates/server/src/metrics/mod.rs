@@ -1,6 +1,6 @@
 //! Prometheus' `/metrics`: everything that is counted, in its text form.
 //!
-//! docs/production.md has the list. Labels are bounded: methods by what is built, namespaces, types and queues by
+//! docs/guides/production.md has the list. Labels are bounded: methods by what is built, namespaces, types and queues by
 //! [`segno_runtime::Family`] and [`QUEUES_MAX`].
 
 pub(crate) mod calls;
@@ -9,7 +9,7 @@ mod process;
 
 use std::fmt::{Display, Write};
 
-use segno_runtime::{Cluster, Family, Latency, LinkFigures, Node, QueueGauge};
+use segno_runtime::{Cluster, Family, Latency, LinkMetrics, Node, QueueGauge};
 
 use crate::otel;
 
@@ -134,38 +134,42 @@ fn pairs(names: &[&str], values: &[String]) -> String {
 }
 
 fn cluster(text: &mut Text, node: &Node) {
-    let Some(cluster) = node.cluster() else { return };
-    let (map, links) = (cluster.map(), cluster.links());
+    let Some(cluster) = &node.cluster else { return };
+    let (map, links) = (cluster.topology.map(), cluster.peers.links());
     let open = links.iter().filter(|(_, is_open)| *is_open).count();
     let free = map.owners.iter().filter(|owner| owner.is_none()).count();
     for (name, help, value) in [
         ("cluster_nodes", "Nodes on the same database.", map.members.len()),
         ("cluster_links_open", "Other nodes that this one reaches.", open),
-        ("cluster_shards_served", "Shards that this node serves.", cluster.served().len()),
+        ("cluster_shards_served", "Shards that this node serves.", cluster.topology.served().len()),
         ("cluster_shards_without_owner", "Shards that nobody serves.", free),
-        ("cluster_within_lease", "Whether this node may answer from memory.", usize::from(cluster.is_within_lease())),
+        (
+            "cluster_within_lease",
+            "Whether this node may answer from memory.",
+            usize::from(cluster.topology.is_within_lease()),
+        ),
     ] {
         text.single(name, help, "gauge", value);
     }
-    link_figures(text, cluster);
+    link_metrics(text, cluster);
     let help = "Changes of runs while this node served their shard, by shard.";
     text.head("cluster_shard_commits_total", help, "counter");
-    for (shard, commits) in cluster.commits_by_shard() {
+    for (shard, commits) in cluster.topology.commits_by_shard() {
         let _ = writeln!(text.0, "segno_cluster_shard_commits_total{{shard=\"{}\"}} {commits}", shard.0);
     }
 }
 
 /// A figure of a link: its name, help text, kind, and how it is read.
-type LinkFigure = (&'static str, &'static str, &'static str, fn(&LinkFigures) -> u64);
+type LinkMetric = (&'static str, &'static str, &'static str, fn(&LinkMetrics) -> u64);
 
-const LINK_FIGURES: [LinkFigure; 11] = [
+const LINK_METRICS: [LinkMetric; 11] = [
     ("open", "Whether this node reaches another one.", "gauge", |link| link.is_open.into()),
     ("encrypted", "Whether the link is encrypted: not with an older version.", "gauge", |link| {
         link.is_encrypted.into()
     }),
     ("frames_waiting", "Frames that wait to be sent to another node.", "gauge", |link| link.frames_waiting as u64),
     ("bytes_waiting", "Bytes that wait to be sent to another node.", "gauge", |link| link.bytes_waiting as u64),
-    ("questions", "Questions that another node has not answered.", "gauge", |link| link.questions as u64),
+    ("questions", "Questions that another node has not answered.", "gauge", |link| link.requests as u64),
     ("frames_sent_total", "Frames sent to another node.", "counter", |link| link.frames_sent),
     ("bytes_sent_total", "Bytes sent to another node, before encryption.", "counter", |link| link.bytes_sent),
     ("writes_total", "Writes to another node, each of several frames.", "counter", |link| link.writes),
@@ -174,9 +178,9 @@ const LINK_FIGURES: [LinkFigure; 11] = [
     ("connections_total", "Connections made to another node.", "counter", |link| link.connections),
 ];
 
-fn link_figures(text: &mut Text, cluster: &Cluster) {
-    let (map, links) = (cluster.map(), cluster.link_figures());
-    for (name, help, kind, read) in LINK_FIGURES {
+fn link_metrics(text: &mut Text, cluster: &Cluster) {
+    let (map, links) = (cluster.topology.map(), cluster.peers.link_metrics());
+    for (name, help, kind, read) in LINK_METRICS {
         text.head(&format!("cluster_link_{name}"), help, kind);
         for link in &links {
             let Some(member) = map.member(link.node) else { continue };

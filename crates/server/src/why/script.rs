@@ -9,7 +9,7 @@ use super::{SHOWN_MAX, Seen, reason, words};
 /// Where a script stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ScriptSeen {
-    /// The state as `DescribeRun` shows it, see docs/flow.md.
+    /// The state as `DescribeRun` shows it, see docs/reference/flow.md.
     pub(crate) state: Value,
     /// The name of the file.
     pub(crate) file_name: String,

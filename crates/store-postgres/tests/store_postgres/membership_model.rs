@@ -76,7 +76,7 @@ struct Group {
     on_its_way: bool,
     /// What the database said; the answer is on its way back.
     answer: Option<bool>,
-    /// The node does not wait any more: it settles.
+    /// The node does not wait: it settles.
     unanswered: bool,
     /// The node said that it did not happen.
     called_not_done: bool,
@@ -331,7 +331,7 @@ impl Search {
 
     fn ownership(&self, state: &State, me: usize, next: &mut Next) {
         let node = &state.nodes[me];
-        // Whoever has its row; the database looks at it in the same statement.
+        // The node that has its row; the database looks at it in the same statement.
         let free = !state.has_living_owner() || !self.has(Rule::ClaimOnlyFree);
         if free && state.rows[me] && state.owner != Some(me as u8) {
             let mut after = state.clone();

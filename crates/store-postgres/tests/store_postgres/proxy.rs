@@ -35,7 +35,7 @@ struct Plan {
 pub struct Proxy {
     pub port: u16,
     plan: Arc<Mutex<Plan>>,
-    /// Nobody gets through.
+    /// No connection gets through.
     pub closed: Arc<AtomicBool>,
     open: Arc<Mutex<Vec<TcpStream>>>,
 }
@@ -92,7 +92,7 @@ impl Proxy {
         std::mem::take(&mut *self.plan.lock().unwrap()).fired
     }
 
-    /// Cuts everything, and lets nobody through until [`Proxy::heal`].
+    /// Cuts everything, and lets no connection through until [`Proxy::heal`].
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for stream in self.open.lock().unwrap().drain(..) {

@@ -105,7 +105,7 @@ fn a_server_on_postgresql() {
     server.must(&["workflow", "delete", "--workflow-id", "w-4", "--yes"]);
     server.stop();
 
-    // After a clean stop nobody waits, and nothing is left of the server.
+    // After a clean stop no start waits, and nothing is left of the server.
     assert_eq!(postgres.psql(&database, "SELECT count(*) FROM segno.nodes").as_deref(), Ok("0"));
     let begun = Instant::now();
     let server = Server::start(&url);

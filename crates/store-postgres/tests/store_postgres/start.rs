@@ -34,14 +34,14 @@ fn a_start_refuses_what_it_cannot_use() {
     assert!(matches!(open("postgres://127.0.0.1:1/x"), Err(OpenError::Unreachable(_))));
     let database = world.postgres.database();
     let url = world.postgres.url(&database);
-    // A lane sets what it needs, whatever the default is.
+    // A lane sets what it needs, regardless of the default.
     let store = open(&url).unwrap();
     assert_eq!(blocking(&store).commit(&commit(0)), [Ok(())]);
     // Another one beside it.
     assert_eq!(open(&url).unwrap_err(), OpenError::OtherNode { name: "segno".to_owned() });
     assert_eq!(blocking(&store).commit(&commit(1)), [Ok(())]);
     world.close(store);
-    // After a clean stop nobody waits.
+    // After a clean stop no start waits.
     let begun = Instant::now();
     world.close(open(&url).unwrap());
     assert!(begun.elapsed() < Duration::from_secs(2));
@@ -97,7 +97,7 @@ fn a_database_that_starts_is_waited_for() {
 fn a_host_that_says_nothing_does_not_hide_the_next_one() {
     let world = World::new(&[]);
     let database = world.postgres.database();
-    // Connections are made, and nobody takes them.
+    // Connections are made, and not accepted.
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", silent.local_addr().unwrap().port(), world.postgres.port);
     let begun = Instant::now();

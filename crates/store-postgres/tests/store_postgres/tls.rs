@@ -83,7 +83,7 @@ fn certificates_of_the_database_are_checked_as_the_mode_says() {
     let open = |host: &str, parameters: &str| world.open("postgres:secret", host, parameters);
     for (host, parameters) in [
         ("localhost", format!("sslmode=verify-full&sslrootcert={good}")),
-        // Whoever names a root wants it checked.
+        // A user who names a root wants it checked.
         ("localhost", format!("sslrootcert={good}")),
         ("127.0.0.1", format!("sslmode=verify-ca&sslrootcert={good}")),
         ("127.0.0.1", format!("sslmode=require&sslrootcert={good}")),

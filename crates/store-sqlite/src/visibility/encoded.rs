@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(all(&bytes), Ok(expected));
     }
 
-    /// Whatever the bytes are, reading ends, and without a panic.
+    /// For all bytes reading ends, and without a panic.
     #[test]
     fn what_is_cut_or_changed_is_refused_or_read() {
         let mut bytes = Vec::new();

@@ -11,7 +11,7 @@
 //! memory, so that the slots are read only after opening.
 //!
 //! What holds: facts become pending in the transaction that changes the run, and the tables are read as of a moment at
-//! which nothing was pending (`SqliteStore::read_listed`): a list shows whatever was acknowledged before it was asked
+//! which nothing was pending (`SqliteStore::read_listed`): a list shows what was acknowledged before it was asked
 //! for, and the filter sees the states that are shown. What is in memory of a transaction that was rolled back is dropped
 //! when the next one begins.
 
@@ -82,7 +82,7 @@ impl PendingFacts {
         self.stored == 0
     }
 
-    /// A transaction begins. Whatever came after the last that was [committed](Self::committed) is forgotten.
+    /// A transaction begins. What came after the last that was [committed](Self::committed) is forgotten.
     pub(crate) fn begin(&mut self) {
         self.roll_back(Mark { added: self.stored, listed: 0 });
     }

@@ -123,7 +123,7 @@ def failed_with_heartbeat(s: Session) -> None:
 
 @scenario
 def schedule_to_start_timeout(s: Session) -> None:
-    """Nobody picks it up: not retried."""
+    """No worker picks it up: not retried."""
     s.begun(s.activity(schedule_to_start_timeout=seconds(1)))
     s.poll()
     s.history()
@@ -323,7 +323,7 @@ def identity_of_heartbeat(s: Session) -> None:
 
 @scenario
 def identity_of_other_heartbeat(s: Session) -> None:
-    """Who polled with an identity is shown by it, whoever sends heartbeats or reports the failure."""
+    """Who polled with an identity is shown by it, regardless of who sends heartbeats or reports the failure."""
     s.begun(s.activity(retry_policy=retry(60), heartbeat_timeout=seconds(30)))
     task = s.poll_activity()
     s.call("RecordActivityTaskHeartbeat", task_token=task.task_token, identity="somebody else")
@@ -334,7 +334,7 @@ def identity_of_other_heartbeat(s: Session) -> None:
 
 @scenario
 def identity_of_failure(s: Session) -> None:
-    """Details that come with a failure count as a heartbeat of whoever reports it."""
+    """Details that come with a failure count as a heartbeat of the worker that reports it."""
     s.begun(s.activity(retry_policy=retry(60)))
     task = s.call("PollActivityTaskQueue", task_queue=s.queue())
     s.fail_activity(task, failure("once more"), last_heartbeat_details=payloads(2))

@@ -81,7 +81,7 @@ def cancel_asked_then_failed(s: Session) -> None:
 
 @scenario
 def canceled_unasked(s: Session) -> None:
-    """Reporting cancellation nobody asked for."""
+    """Reporting cancellation that was not asked for."""
     s.begun(s.activity())
     task = s.poll_activity()
     s.call("RespondActivityTaskCanceled", task_token=task.task_token, identity="worker")

@@ -41,7 +41,7 @@ def update(s: Session, *paths: str, **more: Any) -> None:
 
 
 def nothing_comes(s: Session, queue: str = "q") -> None:
-    """Nobody is handed an activity for a while."""
+    """No worker is handed an activity for a while."""
     s.poll_activity(queue, deadline=3, may_be_empty=True)
 
 
@@ -50,7 +50,7 @@ def nothing_comes(s: Session, queue: str = "q") -> None:
 
 @scenario
 def pause_scheduled(s: Session) -> None:
-    """Paused before a worker took it: nobody gets it until it is resumed."""
+    """Paused before a worker took it: no worker gets it until it is resumed."""
     s.begun(s.activity())
     pause(s)
     s.describe()
@@ -443,7 +443,7 @@ def reset_later_attempt(s: Session) -> None:
 
 @scenario
 def reset_scheduled(s: Session) -> None:
-    """An activity that nobody took yet: it is handed out once."""
+    """An activity that no worker took yet: it is handed out once."""
     s.begun(s.activity())
     reset(s)
     s.describe()
@@ -734,7 +734,7 @@ def cancel_activity(scheduled: int) -> Fields:
 
 @scenario
 def cancel_paused(s: Session) -> None:
-    """A workflow cancels a paused activity that nobody has."""
+    """A workflow cancels a paused activity that no worker has."""
     s.begun(s.activity())
     pause(s)
     s.signal()
@@ -759,7 +759,7 @@ def cancel_pause_requested(s: Session) -> None:
 
 @scenario
 def complete_paused_by_id(s: Session) -> None:
-    """A paused activity that nobody has may be completed by id."""
+    """A paused activity that no worker has may be completed by id."""
     s.begun(s.activity())
     pause(s)
     s.by_id("RespondActivityTaskCompletedById", result=payloads("out"))

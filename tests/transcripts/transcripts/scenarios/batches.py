@@ -192,7 +192,7 @@ def signal(s: Session) -> None:
 
 @scenario
 def delete(s: Session) -> None:
-    """Deletes whatever is found, closed ones as well."""
+    """Deletes what is found, closed ones as well."""
     own_namespace(s)
     s.start("wf-1")
     s.start("wf-2")

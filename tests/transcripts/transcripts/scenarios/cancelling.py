@@ -171,7 +171,7 @@ def delete_unknown(s: Session) -> None:
 
 
 def gone(s: Session, run: str = "") -> None:
-    """Waits, unrecorded, until the workflow, or the run, cannot be described any more."""
+    """Waits, unrecorded, until the workflow, or the run, cannot be described."""
     for _ in range(600):
         try:
             s.silent("DescribeWorkflowExecution", execution=s.execution(run=run))

@@ -29,12 +29,12 @@ def unpause(s: Session, wf: str = "wf", **more: Any) -> None:
 
 
 def no_task(s: Session) -> None:
-    """Nobody is handed a workflow task for a while."""
+    """No worker is handed a workflow task for a while."""
     s.poll(deadline=3, may_be_empty=True)
 
 
 def no_activity(s: Session) -> None:
-    """Nobody is handed an activity for a while."""
+    """No worker is handed an activity for a while."""
     s.poll_activity(deadline=3, may_be_empty=True)
 
 
@@ -346,7 +346,7 @@ def run_times_out(s: Session) -> None:
 
 @scenario
 def queried(s: Session) -> None:
-    """Queries are rejected, whatever the condition."""
+    """Queries are rejected, regardless of the condition."""
     s.begun()
     pause(s)
     s.query()
@@ -516,7 +516,7 @@ def activity_waits_too_long(s: Session) -> None:
 
 @scenario
 def activity_scheduled_while_paused(s: Session) -> None:
-    """The workflow task that a worker has schedules activities: nobody is handed them while paused."""
+    """The workflow task that a worker has schedules activities: no worker is handed them while paused."""
     s.start()
     task = s.poll()
     pause(s)

@@ -105,7 +105,7 @@ def before_first_task(s: Session) -> None:
 
 @scenario
 def before_first_task_nobody(s: Session) -> None:
-    """A query on a workflow whose first task nobody takes."""
+    """A query on a workflow whose first task no worker takes."""
     s.start()
     s.query(deadline=2)
 
@@ -158,7 +158,7 @@ def unknown(s: Session) -> None:
 
 @scenario
 def no_worker(s: Session) -> None:
-    """Nobody polls: the query ends with its deadline."""
+    """No worker polls: the query ends with its deadline."""
     s.begun()
     s.query(deadline=2)
 

@@ -46,7 +46,7 @@ def add_all_kinds(s: Session) -> None:
 
 @scenario
 def add_again(s: Session) -> None:
-    """An attribute that is there stays as it is, whatever type is asked for."""
+    """An attribute that is there stays as it is, regardless of the type that is asked for."""
     s.namespace = s.new_namespace()
     add(s, Mine="KEYWORD")
     add(s, Mine="KEYWORD")
@@ -161,7 +161,7 @@ def upsert(s: Session) -> None:
 
 @scenario
 def removed_is_unknown(s: Session) -> None:
-    """What was removed cannot be set any more."""
+    """What was removed cannot be set."""
     s.namespace = s.new_namespace()
     add(s, Color="KEYWORD")
     s.start("before", search_attributes=values(Color="red"))

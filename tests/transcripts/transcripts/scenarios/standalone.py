@@ -185,7 +185,7 @@ def no_more_time_to_retry(s: Session) -> None:
 
 @scenario
 def timed_out_waiting(s: Session) -> None:
-    """Nobody takes it in time."""
+    """No worker takes it in time."""
     start(s, schedule_to_start_timeout=seconds(1))
     outcome(s)
     describe(s)
@@ -240,7 +240,7 @@ def timed_out_before_a_retry(s: Session) -> None:
 
 @scenario
 def cancelled_before_it_starts(s: Session) -> None:
-    """Nobody has it: it ends at once."""
+    """No worker has it: it ends at once."""
     start(s)
     cancel(s, request_id="c1")
     outcome(s)
@@ -499,7 +499,7 @@ def delayed(s: Session) -> None:
 
 @scenario
 def by_its_id(s: Session) -> None:
-    """A worker, or anybody, reports by id."""
+    """A worker, or another client, reports by id."""
     run = start(s)
     by_id(s, "RecordActivityTaskHeartbeatById", details=payloads(0))
     by_id(s, "RespondActivityTaskFailedById", failure=failure())
@@ -525,7 +525,7 @@ def by_its_id(s: Session) -> None:
 
 @scenario
 def completed_by_id_before_it_starts(s: Session) -> None:
-    """Completed by id although nobody has it."""
+    """Completed by id although no worker has it."""
     start(s)
     by_id(s, "RespondActivityTaskCompletedById", result=payloads("out"))
     outcome(s)
@@ -680,7 +680,7 @@ def deleted(s: Session) -> None:
 
 
 def gone(s: Session, short: str) -> None:
-    """Waits, unrecorded, until nobody knows an activity."""
+    """Waits, unrecorded, until an activity is unknown."""
     end = time.monotonic() + 40
     while True:
         try:

@@ -35,13 +35,13 @@ def update(s: Session, *paths: str, short: str = "a", **more: Any) -> None:
 
 
 def nothing_comes(s: Session) -> None:
-    """Nobody is handed an activity for a while."""
+    """No worker is handed an activity for a while."""
     s.poll_activity(deadline=3, may_be_empty=True)
 
 
 @scenario
 def pause_waiting(s: Session) -> None:
-    """Paused before a worker took it: nobody gets it until it is resumed."""
+    """Paused before a worker took it: no worker gets it until it is resumed."""
     start(s)
     unpause(s)
     pause(s, request_id="p1")

@@ -37,7 +37,7 @@ def partial_history(s: Session) -> None:
 
 @scenario
 def schedule_to_start_timeout(s: Session) -> None:
-    """Nobody polls the sticky queue: the task times out there and moves to the normal queue."""
+    """No worker polls the sticky queue: the task times out there and moves to the normal queue."""
     s.start()
     s.complete(s.poll(), sticky_attributes=sticky_attributes(s, 1))
     s.poll(s.sticky(), deadline=2.5, may_be_empty=True)

@@ -67,7 +67,7 @@ def backlog_by_priority(s: Session) -> None:
 
 @scenario
 def unused_queue(s: Session) -> None:
-    """A queue that nobody ever used."""
+    """A queue that was never used."""
     for kind in (WORKFLOW, ACTIVITY, "TASK_QUEUE_TYPE_NEXUS", 9):
         s.call("DescribeTaskQueue", task_queue=s.queue(), task_queue_type=kind)
 

@@ -111,7 +111,7 @@ def same_queue_many(s: Session) -> None:
 
 @scenario
 def pollers_after_shutdown(s: Session) -> None:
-    """A poller that said goodbye is not listed any more."""
+    """A poller that said goodbye is not listed."""
     key = s.name("key")
     kinds = ["TASK_QUEUE_TYPE_WORKFLOW", "TASK_QUEUE_TYPE_ACTIVITY"]
     polls = [

@@ -74,7 +74,7 @@ def accepted(s: Session) -> None:
 
 @scenario
 def completed(s: Session) -> None:
-    """Completed speculative task, same id again: the stored outcome at once, whatever the new arguments say."""
+    """Completed speculative task, same id again: the stored outcome at once, regardless of the new arguments."""
     s.begun()
     begun = s.admit()
     accept_all(s, s.poll())

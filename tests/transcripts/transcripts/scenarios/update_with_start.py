@@ -150,7 +150,7 @@ def running_conflict(s: Session) -> None:
 
 @scenario
 def running_update_completed(s: Session) -> None:
-    """Workflow is running, update completed before: its result, whatever the policy."""
+    """Workflow is running, update completed before: its result, regardless of the policy."""
     s.begun()
     begun = s.admit()
     accept_all(s, s.poll())
@@ -162,7 +162,7 @@ def running_update_completed(s: Session) -> None:
 
 @scenario
 def start_deduped(s: Session) -> None:
-    """Workflow is running, same start request id, other update: it goes to the same run, whatever the policy."""
+    """Workflow is running, same start request id, other update: it goes to the same run, regardless of the policy."""
     same = s.request_id()
     for n, policy in enumerate((USE_EXISTING, TERMINATE_EXISTING, FAIL)):
         begun = begin_both(s, f"u{n}", request_id=same, **policy)
@@ -204,7 +204,7 @@ def closed_duplicate_refused(s: Session) -> None:
 
 @scenario
 def closed_update_completed(s: Session) -> None:
-    """Workflow is closed, update completed before: its result, and the closed run's status, whatever the policy."""
+    """Workflow is closed, update completed before: its result, and the closed run's status, under every policy."""
     s.begun()
     begun = s.admit()
     accept_all(s, s.poll())

@@ -104,7 +104,7 @@ def queries(s: Session) -> None:
 
 @scenario
 def unanswered_queries(s: Session) -> None:
-    """What is not answered fits nobody."""
+    """What is not answered fits no worker."""
     s.namespace = s.new_namespace()
     beat(s, heartbeat("a"))
     for query in (

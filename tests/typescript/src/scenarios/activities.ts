@@ -157,7 +157,7 @@ describe('activities', { concurrency: 8 }, () => {
     assert.ok(eventTypes(await handle.fetchHistory()).includes('ACTIVITY_TASK_TIMED_OUT'));
   });
 
-  scenario('schedule-to-start timeout on a queue nobody serves', async () => {
+  scenario('schedule-to-start timeout on a queue that no worker serves', async () => {
     const failure = await activityFailure(
       execute(wf.callActivity, [
         'echo',

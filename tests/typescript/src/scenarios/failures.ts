@@ -37,7 +37,7 @@ describe('workflow failures', { concurrency: 8 }, () => {
     }
   });
 
-  scenario('a workflow nobody works on times out', async () => {
+  scenario('a workflow that no worker takes times out', async () => {
     const handle = await start(wf.greet, ['x'], { taskQueue: unique('nobody'), workflowRunTimeout: '1s' });
     const err = await rejection(handle.result());
     assert.ok(err.cause instanceof TimeoutFailure);

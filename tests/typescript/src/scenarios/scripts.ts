@@ -60,7 +60,7 @@ describe('scripts', { concurrency: 8 }, () => {
     assert.deepEqual(records.get(handle.workflowId), [1, 2, 3, 1]);
   });
 
-  scenario('a failure that nobody catches ends the script', async (t) => {
+  scenario('a failure that no code catches ends the script', async (t) => {
     if (!httpAddress) return t.skip('no HTTP address');
     await deploy(`workflow ts_uncaught() {
       await Task.run("failing", { failures: 1, type: "Broken" }, { retry: false })
@@ -90,7 +90,7 @@ describe('scripts', { concurrency: 8 }, () => {
     assert.equal(records.get(handle.workflowId)?.at(-1), 'cleaned up');
   });
 
-  scenario('a task that nobody awaits outlives its script', async (t) => {
+  scenario('a task that no code awaits outlives its script', async (t) => {
     if (!httpAddress) return t.skip('no HTTP address');
     await deploy(`workflow ts_forgets(n = 0) {
       Task.run("record", n)

@@ -611,7 +611,7 @@ describe('updates', { concurrency: 8 }, () => {
         accepted ??= await putAccepted(handle, 99);
       });
     }
-    // Called while nobody is there, with an update accepted by a worker that is gone.
+    // Called while no worker runs, with an update accepted by a worker that is gone.
     const call = put(handle, expected);
     await delay(200);
     await withWorker({ taskQueue }, async () => {

@@ -61,7 +61,7 @@ describe('workers', { concurrency: 3 }, () => {
     await first.stop();
     assert.ok(Date.now() - begin < 5_000, `${Date.now() - begin} ms`);
 
-    // Sent while nobody is listening.
+    // Sent while no worker runs.
     await counting.signal(wf.addSignal, 4);
     await withWorker({ taskQueue }, async () => {
       assert.equal(await counting.query(wf.totalQuery), 4);

@@ -7,7 +7,7 @@
 //! Each workload gets a fresh server; servers take turns, several times over, because the machine is noisy; the table
 //! shows medians. The data is in SQLite on the disk under `target/`. Needs `target/dist/segno` (or `--binary`) and a
 //! `temporal` (`--temporal`, `TEMPORAL_BIN`, `target/venv/bin`, the path). The driver shares the cores with the server:
-//! rates are of both together, CPU is of the server alone. `docs/performance.md` says how to read the figures.
+//! rates are of both together, CPU is of the server alone. `docs/reference/performance.md` says how to read the figures.
 
 mod cases;
 mod chart;
@@ -129,7 +129,7 @@ pub fn command(mut args: Args) -> Result<()> {
 
 fn write_chart(from: &PathBuf) -> Result<()> {
     let text = std::fs::read_to_string(from).with_context(|| format!("{}", from.display()))?;
-    let path = process::workspace_dir().join("docs/performance.svg");
+    let path = process::workspace_dir().join("docs/reference/performance.svg");
     std::fs::write(&path, chart::draw(&Report::from_json(&text)?))?;
     println!("written to {}", path.display());
     Ok(())

@@ -136,7 +136,7 @@ pub struct Facts {
 /// a faulty server may also misbehave without any crash, and a harness that took that for a catch would be fooled.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// Something acknowledged is not there any more.
+    /// Something acknowledged is not there.
     Lost(String),
     /// Anything else that must not be.
     Wrong(String),
@@ -243,7 +243,7 @@ impl Ledger {
         self.wrong.get()
     }
 
-    /// Counts a fact that is checked by whoever asked for it.
+    /// Counts a fact that is checked by its caller.
     pub fn count_fact(&self) {
         self.facts.set(self.facts.get() + 1);
     }
@@ -253,7 +253,7 @@ impl Ledger {
         self.facts.get()
     }
 
-    /// Nobody asks for these workflows any more.
+    /// These workflows are not asked for again.
     pub fn forget(&self) {
         let forgotten = self.workflows.take().len();
         self.forgotten.set(self.forgotten.get() + forgotten);

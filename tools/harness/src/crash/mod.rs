@@ -39,7 +39,7 @@ use scripts::Scripts;
 
 /// Rounds on one data directory before a fresh one is taken.
 const ROUNDS_PER_CAMPAIGN: u32 = 50;
-/// How long the last workflows may take once nothing is killed any more.
+/// How long the last workflows may take once nothing is killed.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 /// Longest life of a server that is killed before anyone knows whether it is ready.
 const EARLY_KILL_MS_MAX: u64 = 80;
@@ -56,7 +56,7 @@ struct Options {
     expect_caught: bool,
 }
 
-/// How a server ends that cannot use its data (see `docs/errors.md`).
+/// How a server ends that cannot use its data (see `docs/reference/errors.md`).
 const DATA_UNUSABLE: &str = "exit status: 65";
 
 /// `cargo xtask crash`.

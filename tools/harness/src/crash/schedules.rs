@@ -256,7 +256,7 @@ async fn workflows_ended(
     Ok(())
 }
 
-/// Deletes a schedule; from then on nobody knows it.
+/// Deletes a schedule; from then on it does not exist.
 async fn delete(client: &mut Client, asked: &Asked<'_>) -> Result<(), Breach> {
     let round = asked.shared.ledger.round();
     let call = DeleteScheduleRequest {

@@ -2,7 +2,7 @@
 //!
 //! A workflow of kind `Updates` is asked everything in [`ASKED`]. Each answer of the worker carries a name used once, so
 //! that an answer given a second time, after the first was lost, is seen to be another one. A rejection is kept in memory
-//! only: after a crash nobody need know it, and the caller asks again.
+//! only: after a crash it may be unknown, and the caller asks again.
 
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
 

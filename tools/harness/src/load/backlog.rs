@@ -1,4 +1,4 @@
-//! A backlog: many activities are scheduled while nobody polls for them, then workers come and drain it.
+//! A backlog: many activities are scheduled while no worker polls for them, then workers come and drain it.
 //!
 //! `count` activities, a hundred per workflow. The latency of a drained activity is counted from the moment the workers
 //! came: the last of them is how long the backlog lasted.

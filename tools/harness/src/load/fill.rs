@@ -32,7 +32,7 @@ const ATTRIBUTES: [(&str, IndexedValueType); 5] = [
     ("Due", IndexedValueType::Datetime),
 ];
 
-/// Starts open workflows that nobody works on; their queue is their own.
+/// Starts open workflows that no worker takes; their queue is their own.
 pub async fn open(session: &Rc<Session>, name: &str) -> Result<Outcome> {
     start_all(session, name, "filled", false).await
 }

@@ -122,7 +122,7 @@ async fn measure(session: &Rc<Session>, fleet: &Rc<Fleet>, name: &str) -> Result
     Ok([registered, rested, reported])
 }
 
-/// The workers of one caller: nobody else reports for them, so that each waits for its answers.
+/// The workers of one caller: no other caller reports for them, so that each waits for its answers.
 fn own(session: &Session, caller: usize) -> impl Iterator<Item = usize> + Clone + use<> {
     (caller..session.load.fill).step_by(session.load.concurrency)
 }

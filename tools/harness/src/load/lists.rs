@@ -120,7 +120,7 @@ async fn ask_apart(session: &Session, question: Question, count: usize) -> Resul
     let (send, receive) = oneshot::channel();
     std::thread::spawn(move || {
         let asked = wire::runtime().and_then(|runtime| runtime.block_on(ask_all(port, question, count, time_max)));
-        // Nobody waits any more when the load was broken off.
+        // The receiver is gone when the load was broken off.
         let _ = send.send(asked);
     });
     receive.await.context("the asking thread ended early")?

@@ -38,7 +38,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let mut early = session.measure("early events", "step", reach(session, first + window, begun)).await?;
     reach(session, steps * runs - window, begun).await;
     let at_last = session.finished_total();
-    // Past its time the last window is still measured, unless nothing moves any more.
+    // Past its time the last window is still measured, unless nothing moves.
     let (end, again) = ((at_last + window).min(steps * runs), Instant::now());
     let mut late = session.measure("late events", "step", reach(session, end, again)).await?;
     workers.stop().await;

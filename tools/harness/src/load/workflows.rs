@@ -24,7 +24,7 @@ pub async fn run(session: &Rc<Session>, kind: &'static str) -> Result<Outcome> {
     outcome
 }
 
-/// A few workflows that are not measured: a queue nobody has polled before is slow at first on some servers, and no
+/// A few workflows that are not measured: a queue that was never polled is slow at first on some servers, and no
 /// queue in use is like that.
 pub async fn warm(session: &Rc<Session>) {
     let mut warming = JoinSet::new();

@@ -2,8 +2,9 @@
 //! through each node meanwhile.
 //!
 //! No worker takes their tasks, so a signal is in history when it is acknowledged: a history is a list to which each signal
-//! appends. A read that began after an acknowledgement must show it, whatever node answers; and of two reads one must be
-//! the beginning of the other. What the server called not made must not be there. A node that answers from memory when it must not is seen here and nowhere else.
+//! appends. A read that began after an acknowledgement must show it, whichever node answers; and of two reads one must
+//! be the beginning of the other. What the server called not made must not be there. A node that answers from memory
+//! when it must not is seen here and nowhere else.
 
 use std::{
     cell::{Cell, RefCell},
@@ -30,7 +31,7 @@ use crate::{
 
 /// Signals to one workflow before the next one is taken: reads are of whole histories.
 const SIGNALS: usize = 30;
-/// Events before the first signal: the start and a task that nobody takes.
+/// Events before the first signal: the start and a task that no worker takes.
 const EVENTS_BEFORE: usize = 2;
 /// The server's word that a change did not happen and never will.
 const NOT_MADE: &str = "the change was not made";
@@ -53,7 +54,7 @@ pub struct List {
     longest: RefCell<Vec<String>>,
 }
 
-/// A list, and what of it must be there whatever happens: so many of its signals, and its end.
+/// A list, and what of it must be there in every case: so many of its signals, and its end.
 pub type Kept = (Rc<List>, usize, bool);
 
 /// All lists, and how long they stood still.
@@ -88,7 +89,7 @@ impl Lists {
         self.all.borrow().iter().map(kept).collect()
     }
 
-    /// Nobody asks for these lists any more.
+    /// These lists are not asked for again.
     pub fn forget(&self) {
         self.open.borrow_mut().clear();
         self.all.borrow_mut().clear();

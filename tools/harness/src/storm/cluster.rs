@@ -295,7 +295,7 @@ impl Cluster {
         }
     }
 
-    /// Ends whatever still runs and removes the database.
+    /// Ends what still runs and removes the database.
     pub fn remove(self) {
         drop((self.nodes, self.pooler));
         if let Some(postgres) = Arc::into_inner(self.postgres) {

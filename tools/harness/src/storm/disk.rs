@@ -1,7 +1,7 @@
 //! Small disks for the database, which can be filled for a while.
 //!
 //! A disk is a tmpfs, and filling it is a new size: what it holds. Mounting needs root. The mounts are in a namespace of this
-//! process, so that they are gone with it, whatever becomes of it.
+//! process, so that they are gone with it, however it ends.
 
 use std::{
     ffi::OsStr,
@@ -44,7 +44,7 @@ fn unshare() -> Command {
     unshare
 }
 
-/// A disk; its files are kept or removed by whoever drops it, see [`Disk::keep`].
+/// A disk; its files are kept or removed by the code that drops it, see [`Disk::keep`].
 pub struct Disk {
     path: PathBuf,
     /// Its size unless it is full.

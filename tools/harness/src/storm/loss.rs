@@ -3,7 +3,7 @@
 //! No node can prevent that. But it must not go unnoticed: a node whose lane lost a group ends with exit 75 and says why, and its
 //! next life goes on from what the database has. What was acknowledged while the standby followed must be there. Of the rest a
 //! beginning is there, and each workflow is whole. The load stops before the primary is lost, because its clients would take the
-//! loss for a fault; afterwards whatever is still open is terminated, and another load begins that is checked as ever.
+//! loss for a fault; afterwards what is still open is terminated, and another load begins that is checked as ever.
 
 use std::{
     collections::BTreeMap,
@@ -113,7 +113,7 @@ impl Storm<'_> {
                 Some(status) if is_known => {
                     bail!("node {} lost acknowledged changes, ended with {status} and did not say so", node.name());
                 }
-                // Whoever heals finds it.
+                // The repair finds it.
                 Some(_) => {}
             }
         }
@@ -161,7 +161,7 @@ fn lanes_of(rows: &str) -> Lanes {
     rows.lines().filter_map(lane).collect()
 }
 
-/// Terminates whatever is open.
+/// Terminates what is open.
 async fn end_all(client: &mut Client) -> Result<()> {
     let until = Instant::now() + CLOSED_MAX;
     while count(client, OPEN).await? > 0 {

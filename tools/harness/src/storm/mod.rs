@@ -3,7 +3,7 @@
 //! The load is that of the crash tests (`crash/flows.rs`) through all nodes, with its ledger of acknowledged facts, and three
 //! more: lists to which signals are appended while they are read through every node (`append.rs`), queries
 //! (`queries.rs`), and timers that come nearer (`wakes.rs`). What happens is in `nemesis.rs`, chosen by the seed. At the end everything is healed, every workflow
-//! must come to its result, and what was acknowledged must be there once. See `docs/cluster.md`.
+//! must come to its result, and what was acknowledged must be there once. See `docs/internals/evidence.md`.
 
 mod append;
 mod changes;

@@ -51,7 +51,7 @@ pub enum Nemesis {
     CutCommits,
     /// Their answers are cut.
     CutAnswers,
-    /// A node does not reach the database; nobody tells it.
+    /// A node does not reach the database, and is not told.
     DatabaseSilent,
     /// A node's connections to the database are closed and refused.
     DatabaseRefused,
@@ -321,7 +321,7 @@ impl Nemesis {
             }
             Self::Pgbouncer => through_pgbouncer(cluster, random, short).await?,
             Self::FullDisk => {
-                // Nobody is away, so that nobody loses its place for another reason.
+                // No node is away, so that none loses its place for another reason.
                 cluster.wait_together().await?;
                 let names = "SELECT string_agg(node || ' ' || name, ', ' ORDER BY node) FROM segno.nodes";
                 let before = cluster.sql(names).await?;
@@ -358,7 +358,7 @@ async fn through_pgbouncer(cluster: &mut Cluster, random: &mut Random, short: Du
         _ => {
             let mut waiting = pooler.pause()?;
             tokio::time::sleep(short / 4).await;
-            // Whoever loses its connection now gets no other one.
+            // A node that loses its connection now gets no other one.
             let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
                              WHERE application_name LIKE 'segno%'";
             cluster.sql(terminate).await?;

@@ -121,7 +121,7 @@ impl Pooler {
     }
 
     /// Tells both to take no new connections from now on. In session mode they answer that when the last old one has ended;
-    /// nobody waits for that.
+    /// no code waits for that.
     pub fn pause(&self) -> Result<Vec<Child>> {
         let one = |port: u16| {
             let mut psql = self.tools.command("psql");

@@ -222,7 +222,8 @@ impl Postgres {
         self.add_standby()
     }
 
-    /// The standby is away, whoever waits for it stops waiting, and the primary is lost before the standby has it all.
+    /// The standby is away, commits that wait for it stop waiting, and the primary is lost before the standby has it
+    /// all.
     pub fn fail_over_behind(&mut self, pause: Duration) -> Result<()> {
         self.stop_instance(1 - self.primary, "immediate");
         std::thread::sleep(pause);

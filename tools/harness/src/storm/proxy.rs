@@ -62,9 +62,9 @@ pub enum Whose {
 /// Which bytes a cut counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From whoever connected.
+    /// From the side that connected.
     Request,
-    /// To whoever connected.
+    /// To the side that connected.
     Answer,
 }
 
@@ -87,7 +87,7 @@ pub struct Proxies {
 
 impl Drop for Proxies {
     fn drop(&mut self) {
-        // Whoever drops this may be in another runtime, which must not wait.
+        // The code that drops this may be in another runtime, which must not wait.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,5 @@
-//! Queries through all nodes: a workflow counts its signals, and whoever asks must hear of each that was acknowledged before.
+//! Queries through all nodes: a workflow counts its signals, and the client that asks must hear of each that was
+//! acknowledged before.
 
 use std::{rc::Rc, time::Duration};
 

@@ -19,7 +19,7 @@ use crate::{
     wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
 };
 
-/// How long the last workflows may take once nothing happens any more.
+/// How long the last workflows may take once nothing happens.
 const DRAIN_MAX: Duration = Duration::from_secs(90);
 
 /// Times in the database may be so many seconds outside of the storm.
@@ -27,13 +27,13 @@ const CLOCK_SLACK: u64 = 60;
 
 /// What must be zero in the database once everything has ended.
 const NOTHING_LEFT: [(&str, &str); 6] = [
-    ("messages that nobody received", "SELECT count(*) FROM segno.outbox"),
+    ("messages that were not received", "SELECT count(*) FROM segno.outbox"),
     (
         "shards without a living owner",
         "SELECT count(*) FROM segno.shards s WHERE s.node IS NULL OR NOT EXISTS (SELECT 1 FROM segno.nodes n WHERE n.node = s.node)",
     ),
     (
-        "lanes of nobody",
+        "lanes without a node",
         "SELECT count(*) FROM segno.lanes l WHERE NOT EXISTS (SELECT 1 FROM segno.nodes n WHERE n.node = l.node)",
     ),
     (
@@ -50,7 +50,7 @@ const NOTHING_LEFT: [(&str, &str); 6] = [
     ),
 ];
 
-/// What a node logs when it finds that somebody else wrote a run that it owns.
+/// What a node logs when it finds that another node wrote a run that it owns.
 const CONFLICT: &str = "what is stored is not what this node knows";
 
 /// How many workflows match a query.
@@ -147,7 +147,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Nobody loses its place while nothing happens, and nobody ever wrote a run that another node owned.
+    /// No node loses its place while nothing happens, and none ever wrote a run that another node owned.
     async fn check_quiet(&self) -> Result<()> {
         let names = "SELECT string_agg(node || ' ' || name, ', ' ORDER BY node) FROM segno.nodes";
         let before = self.cluster.sql(names).await?;

@@ -63,7 +63,7 @@ impl Fail {
     /// Fails the activity.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let details: Vec<String> = self.detail.into_iter().collect();
-        // Somebody decided that it failed: another attempt would not change that.
+        // A user decided that it failed: another attempt would not change that.
         let info = ApplicationFailureInfo {
             non_retryable: true,
             details: payload::of_arguments(&details),

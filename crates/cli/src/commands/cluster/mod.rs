@@ -22,7 +22,7 @@ enum Command {
     Status(status::ClusterStatus),
     /// Lets a node hand over everything that it owns.
     Drain(drain::Drain),
-    /// Fences a node: it loses its place, whatever it does.
+    /// Fences a node: it loses its place at once.
     Fence(fence::Fence),
 }
 

@@ -28,7 +28,7 @@ pub struct Update {
 }
 
 impl Update {
-    /// Replaces the schedule, unless somebody else changes it in between.
+    /// Replaces the schedule, unless another client changes it in between.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let id = self.target.schedule_id;
         self.plan.warn_if_never();

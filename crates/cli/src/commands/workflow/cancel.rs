@@ -41,7 +41,8 @@ impl Cancel {
                 return job.start(client, self.reason, operation).await;
             }
         };
-        // The server takes the request for a closed workflow as done: nobody would notice that it came too late.
+        // The server takes the request for a closed workflow as done: the caller would not notice that it came too
+        // late.
         let info = client.describe(&target.workflow_id, &target.run_id).await?.workflow_execution_info;
         let status = info.map(|info| info.status()).unwrap_or_default();
         if !matches!(status, WorkflowExecutionStatus::Running | WorkflowExecutionStatus::Paused) {

@@ -81,7 +81,8 @@ impl Client {
 }
 
 impl Client {
-    /// Says on standard error that a workflow will wait, if nobody polls its queue. What cannot be found out is not said.
+    /// Says on standard error that a workflow will wait, if no worker polls its queue. What cannot be found out is not
+    /// said.
     pub async fn warn_if_nobody_polls(&mut self, workflow_type: &str, task_queue: &str) {
         self.warn_if_no_worker(workflow_type, task_queue, "the workflow waits until a worker does").await;
     }

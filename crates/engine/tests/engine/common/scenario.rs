@@ -5,7 +5,12 @@
 //! `@10s` in front of a step sets the clock to ten seconds after the beginning. After every step everything in
 //! [`super::invariants`] is checked.
 
-use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use segno_engine::{
     Durability, Effect, Rejection, Transition,
@@ -66,10 +71,18 @@ pub fn run_file(path: &Path) -> (String, String) {
     (text, output)
 }
 
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
+}
+
+/// The file of one scenario.
+pub fn file(name: &str) -> PathBuf {
+    folder().join(name).with_extension("txt")
+}
+
 /// All scenario files, by name.
-pub fn files() -> Vec<std::path::PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
-    let mut files: Vec<_> = fs::read_dir(folder)
+pub fn files() -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder())
         .expect("the scenarios are there")
         .map(|entry| entry.expect("a folder can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))

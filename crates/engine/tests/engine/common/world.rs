@@ -117,7 +117,7 @@ impl World {
             if let Effect::OfferActivity(id) = effect
                 && let Some(activity) = self.run.state().activities.get(id)
             {
-                assert!(activity::is_waiting(activity, self.now), "offered, but nobody may have it: {activity:?}");
+                assert!(activity::is_waiting(activity, self.now), "offered, but no worker may have it: {activity:?}");
             }
         }
         if let Some(successor) = transition.successor.take() {
@@ -247,24 +247,16 @@ pub fn answer(token: TaskRef) -> CompleteTask {
 
 /// A plain request to start a run.
 pub fn start_request() -> Start {
-    Start {
-        options: StartOptions {
-            namespace: "default".to_owned(),
-            workflow_id: "w".to_owned(),
-            workflow_type: Some(WorkflowType { name: "W".to_owned() }),
-            task_queue: Some(queue("q")),
-            request_id: "start-1".to_owned(),
-            identity: "client".to_owned(),
-            ..Default::default()
-        },
-        namespace_key: 1,
-        namespace_id: "ns".to_owned(),
-        retention: 0,
-        parent: None,
-        root: None,
-        chain: None,
-        script: None,
-    }
+    let options = StartOptions {
+        namespace: "default".to_owned(),
+        workflow_id: "w".to_owned(),
+        workflow_type: Some(WorkflowType { name: "W".to_owned() }),
+        task_queue: Some(queue("q")),
+        request_id: "start-1".to_owned(),
+        identity: "client".to_owned(),
+        ..Default::default()
+    };
+    Start::new(1, "ns".to_owned(), 0, options)
 }
 
 /// A task queue by name.

@@ -145,7 +145,7 @@ impl World {
         if !is_running {
             return;
         }
-        // Tasks that nobody awaited are carried out unless the run ended badly.
+        // Tasks that no code awaited are carried out unless the run ended badly.
         if !matches!(status, Status::Completed(_) | Status::ContinuedAsNew) {
             self.runs[run].tasks.clear();
         }

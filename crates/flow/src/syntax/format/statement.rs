@@ -64,7 +64,7 @@ impl Formatter<'_> {
             let Span { from, to, .. } = statement.span;
             self.own_lines(from, last, parts);
             parts.push(self.separator(*last, from));
-            // Without `;` it would go on with the statement before. (It does nothing, so nobody writes it.)
+            // Without `;` it would go on with the statement before. (It does nothing, so it is not written.)
             let joins = !is_first && self.source_of(statement.span).starts_with('-');
             let doc = self.statement(statement);
             parts.push(if joins { Doc::concat(vec![Doc::text(";"), doc]) } else { doc });

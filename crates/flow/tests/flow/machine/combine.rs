@@ -82,7 +82,7 @@ fn cancel_the_others() {
     let source = "workflow w() {\n  const r = await Task.race({ a: Task.run(\"a\"), b: Task.run(\"b\"), t: Task.delay(5) }, { cancel: true })\n  return r.item_id\n}";
     let (mut run, _) = Run::start(source, &[]);
     assert_eq!(run.done("task-2", "1"), ["cancel task-1", "cancel timer-1", "complete \"b\""]);
-    // Also if nobody waits for it.
+    // Also if no code waits for it.
     let source =
         "workflow w() {\n  Task.any([Task.run(\"a\"), Task.run(\"b\")], { cancel: true })\n  await Task.run(\"c\")\n}";
     let (mut run, _) = Run::start(source, &[]);
@@ -148,7 +148,7 @@ fn map_with_other_functions() {
     assert_eq!(run.take(vec![done("task-2", "2"), done("task-3", "3")]), ["complete [1,2,3]"]);
     let source = "workflow w() { try { await Task.map([1, 2, 3], x => { if (x == 2) throw \"two\"; return x }) } catch (e) { return e.message } }";
     assert_eq!(result(source), "complete \"two\"");
-    // Nobody awaits it: it goes on all the same.
+    // No code awaits it: it goes on all the same.
     let source = "workflow w() {\n  Task.map([1, 2, 3], async x => { await Task.run(\"f\", x) }, { concurrency: 1 })\n  await Task.delay(9)\n}";
     let (mut run, commands) = Run::start(source, &[]);
     assert_eq!(commands, ["task task-1 f 1", "timer-1 9000"]);

@@ -13,7 +13,9 @@ mod state;
 mod wake;
 mod workflow;
 
-use segno_flow::interface::{Command, Event, EventKind, Failure, FailureInfo, Limits, Payload, Start, Turned, Unpaced};
+use segno_flow::interface::{
+    Command, Event, EventKind, Failure, FailureInfo, Limits, Payload, Start, TurnResult, Unpaced,
+};
 use segno_flow::{Code, check, compile, inspect, query, stack, turn};
 
 /// Compiles a script; the code goes through its stored form.
@@ -40,7 +42,7 @@ pub struct Run {
     pub code: Code,
     pub state: Option<Vec<u8>>,
     pub now: i64,
-    pub last: Option<Turned>,
+    pub last: Option<TurnResult>,
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! `await`, promises, ids, what nobody awaits and what nobody can reach (sections 3.1, 3.2, 3.4 and 3.5).
+//! `await`, promises, ids, what no code awaits and what no code can reach (sections 3.1, 3.2, 3.4 and 3.5).
 
 use segno_flow::interface::EventKind;
 

@@ -56,7 +56,7 @@ fn what_groups_cannot_express_wakes() {
         wake("await Task.all([Task.all([Task.run(\"a\")]), Task.run(\"b\")])"),
         ["Task task-1 Wakes", "Task task-2 Wakes"]
     );
-    // Somebody else waits for one of them.
+    // Another promise waits for one of them.
     let source = "async function f(p) { await p }\nworkflow w() {\n  const a = Task.run(\"a\")\n  f(a)\n  await Task.all([a, Task.run(\"b\")])\n}";
     let (run, _) = Run::start(source, &[]);
     assert_eq!(run.wake(), ["Task task-1 Wakes", "Task task-2 Wakes"]);

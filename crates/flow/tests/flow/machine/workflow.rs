@@ -86,7 +86,7 @@ workflow w() {
     let log = &run.last.as_ref().unwrap().log[0];
     assert_eq!(log.message, "AlreadyStarted");
     assert_eq!(log.data.as_deref(), Some("{\"kind\":\"workflow\",\"name\":\"taken\",\"item_id\":\"three\"}"));
-    // The end of a child that was only started is nobody's business.
+    // The end of a child that was only started is not observed.
     assert!(run.event(EventKind::ChildEnded { workflow_id: id, end: Ok(Vec::new()) }).is_empty());
     let end: End = Ok(vec![super::json("5")]);
     assert_eq!(run.event(EventKind::ChildEnded { workflow_id: "one".into(), end }), ["complete [\"r2\",5]"]);

@@ -1,4 +1,4 @@
-//! Any bytes are fields or an error; whatever an encoder writes is read back; tables stay the same.
+//! Any bytes are fields or an error; what an encoder writes is read back; tables stay the same.
 
 use super::super::huffman;
 use super::super::{Decoder, HpackError};

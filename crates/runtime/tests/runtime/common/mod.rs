@@ -78,5 +78,6 @@ impl Place {
 
 /// Whether an SDK would repeat the call.
 pub fn worth_repeating(error: &CallError) -> bool {
-    matches!(error, CallError::Unavailable(_) | CallError::StorageFull(_) | CallError::ShuttingDown)
+    use CallError::{OutcomeUnknown, ShuttingDown, StorageFull, Unavailable};
+    matches!(error, Unavailable(_) | OutcomeUnknown(_) | StorageFull(_) | ShuttingDown)
 }

@@ -24,24 +24,16 @@ pub const ALL: [&str; 6] = ["target", "parent", "chain", "child", "updates", "st
 
 /// A client's request to start a workflow; the type is the id.
 pub fn start(namespace: &Namespace, id: &str) -> Start {
-    Start {
-        options: StartOptions {
-            namespace: namespace.name.clone(),
-            workflow_id: id.to_owned(),
-            workflow_type: Some(WorkflowType { name: id.to_owned() }),
-            task_queue: Some(TaskQueue { name: QUEUE.to_owned(), ..Default::default() }),
-            workflow_task_timeout: Some(nanos_duration(1000 * MILLISECOND)),
-            request_id: format!("start-{id}"),
-            ..Default::default()
-        },
-        namespace_key: namespace.key.0,
-        namespace_id: namespace.detail.id.clone(),
-        retention: 0,
-        parent: None,
-        root: None,
-        chain: None,
-        script: None,
-    }
+    let options = StartOptions {
+        namespace: namespace.name.clone(),
+        workflow_id: id.to_owned(),
+        workflow_type: Some(WorkflowType { name: id.to_owned() }),
+        task_queue: Some(TaskQueue { name: QUEUE.to_owned(), ..Default::default() }),
+        workflow_task_timeout: Some(nanos_duration(1000 * MILLISECOND)),
+        request_id: format!("start-{id}"),
+        ..Default::default()
+    };
+    Start { retention: 0, ..namespace.start(options) }
 }
 
 /// What a workflow wants, given its history.

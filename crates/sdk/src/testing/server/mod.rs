@@ -69,7 +69,7 @@ pub(crate) enum Input {
     Cancel { reason: String },
 }
 
-/// What whoever drives the server has to do.
+/// What the driver of the server has to do.
 pub(crate) enum Order {
     /// Execute an attempt, then call [`Server::end_attempt`].
     Attempt {
@@ -86,7 +86,7 @@ pub(crate) enum Order {
     },
     /// Tell the attempt that the workflow wants it to stop.
     CancelAttempt { run: usize, scheduled_event_id: i64 },
-    /// The attempt's result does not matter any more.
+    /// The attempt's result does not matter.
     Forget { run: usize, scheduled_event_id: i64 },
     /// A run was started.
     Started { run: usize },

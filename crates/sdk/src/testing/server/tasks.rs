@@ -306,7 +306,7 @@ impl Server {
         if task.running {
             self.orders.push(Order::CancelAttempt { run, scheduled_event_id });
         } else {
-            // Nobody works at it: it ends at once, as part of the same answer.
+            // No worker has it: it ends at once, as part of the same answer.
             self.runs[run].tasks.remove(&scheduled_event_id);
             let end = ActivityTaskCanceledEventAttributes {
                 latest_cancel_requested_event_id: event_id,

@@ -76,7 +76,7 @@ async fn replay(handle: &Handle<Mixed>) {
     Replayer::new().workflow::<Mixed>().strict().replay(history).unwrap();
 }
 
-/// Two runs at a time, whose tasks come by turns.
+/// Two runs at a time, whose tasks alternate.
 async fn two_at_a_time(queue: &Queue) -> Result<(), ClientError> {
     let began = Instant::now();
     let both = [queue.start::<Mixed>("a", 20).await?, queue.start::<Mixed>("b", 0).await?];
@@ -95,7 +95,7 @@ async fn two_at_a_time(queue: &Queue) -> Result<(), ClientError> {
         assert_eq!(handle.query(Mixed::SUM, ()).await?, 18);
         replay(handle).await;
     }
-    // No workflow task waited for a worker that does not have its run any more.
+    // No workflow task waited for a worker that does not have its run.
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     Ok(())
 }
@@ -149,7 +149,7 @@ async fn a_run_goes_on_with_the_next_worker() {
         };
         let sum = worker(&queue, |worker| worker).run_until(body).await.unwrap();
         assert_eq!(sum, 3 * (1..=number).sum::<u64>());
-        // The worker before said that it ends: nobody waits for it.
+        // The worker before said that it ends: the server does not wait for it.
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         assert_eq!(handle.state::<u64>("sum").await.unwrap(), Some(sum));
     }
@@ -166,7 +166,7 @@ async fn histories_of_many_pages_segno_only() {
     let server = server().await;
     let queue = queue(&server.client());
     let handle = queue.start::<Mixed>("long", 0).await.unwrap();
-    // Nobody works yet: all of these are in the first workflow task.
+    // No worker runs yet: all of these are in the first workflow task.
     for _ in 0..400 {
         handle.signal(Mixed::NUMBER, 1).await.unwrap();
     }

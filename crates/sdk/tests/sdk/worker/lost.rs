@@ -65,7 +65,7 @@ async fn lose(what: &str) {
     let workflows = direct.worker().workflow::<Lossy>().build().unwrap();
     let attempts = workflows.run_until(async {
         let first = direct.execute::<Lossy>("lossy", what.to_owned()).await?;
-        // The next one must not be lost with the answer to a poll, which nobody repeats.
+        // The next one must not be lost with the answer to a poll, which is not repeated.
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok::<_, ClientError>((first, direct.execute::<Lossy>("safe", String::new()).await?))
     });

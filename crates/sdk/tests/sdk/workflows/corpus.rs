@@ -216,7 +216,7 @@ fn every_recorded_history_can_be_replayed() {
     assert!(files >= 24, "{files} histories");
 }
 
-/// Whatever a history says, replaying it ends with a report or an error.
+/// Replaying any history ends with a report or an error.
 #[test]
 fn mutated_histories_neither_panic_nor_hang() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");

@@ -131,7 +131,11 @@ async fn a_task_that_was_sent_is_cancelled() {
         [ScheduleActivityTask, StartTimer, StartTimer, RequestCancelActivityTask, CompleteWorkflowExecution],
         "the cancellation follows what the same poll asked for"
     );
-    assert_eq!(count(&run, EventType::ActivityTaskCompleted), 1, "the mock completes all the same, and nobody minds");
+    assert_eq!(
+        count(&run, EventType::ActivityTaskCompleted),
+        1,
+        "the mock completes all the same, and the result is discarded"
+    );
 }
 
 #[tokio::test]

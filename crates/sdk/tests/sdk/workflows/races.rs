@@ -1,4 +1,4 @@
-//! Races: whoever is first in history wins, whatever the combinator, whoever is polled first.
+//! Races: what is first in history wins, with every combinator and every order of polls.
 
 use futures::{
     FutureExt, StreamExt,
@@ -141,7 +141,7 @@ async fn losers_of_a_race_are_cancelled() {
     assert_eq!(commands(&run)[3..], [CommandType::CompleteWorkflowExecution]);
 }
 
-/// A race between things that are resolved before anybody asks.
+/// A race between things that are resolved before the code asks.
 #[workflow]
 async fn late_race(ctx: Context, _input: ()) -> Result<String> {
     let mut work = ctx.schedule::<Work>(1);

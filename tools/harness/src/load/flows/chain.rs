@@ -17,7 +17,7 @@ pub fn plan(steps: usize) -> String {
     format!("0/{steps}/0")
 }
 
-/// The next step, or the end. Each step that came back is a finished step for whoever counts steps.
+/// The next step, or the end. Each step that came back is a finished step for the counter of steps.
 pub fn answer(task: WorkflowTask<'_>) -> Answer {
     let latest = task.events.iter().rev().find_map(|event| match event.attributes.as_ref()? {
         Attributes::ActivityTaskCompletedEventAttributes(done) => Some(wire::untext(done.result.as_ref())),

@@ -25,7 +25,7 @@ pub use fan_out::WIDTH as FAN_OUT_WIDTH;
 /// Longest run of an activity.
 const ACTIVITY_MAX: Duration = Duration::from_secs(300);
 
-/// The answer of a workflow type to a workflow task; types nobody knows do nothing.
+/// The answer of a workflow type to a workflow task; unknown types do nothing.
 pub fn answer(kind: &str, task: WorkflowTask<'_>) -> Answer {
     match kind {
         "empty" => latest(task.events, echo_at_once).into(),

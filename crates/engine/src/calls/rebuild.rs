@@ -1,0 +1,293 @@
+//! State from history: what a run was when a given event was its last.
+//!
+//! A running server never needs this, because state is stored. It is for resetting a run to a point in its past, and for
+//! tests that hold state and history against each other. What history does not tell (attempts of activities, heartbeats)
+//! begins anew.
+
+use bytes::Bytes;
+use prost::Message;
+use segno_proto::{
+    common::Payload,
+    duration_nanos,
+    enums::WorkflowExecutionStatus,
+    events::{HistoryEvent, WorkflowExecutionPausedEventAttributes, history_event::Attributes as A},
+    timestamp_nanos,
+};
+
+use crate::{
+    parts::{
+        builds::{self, Build},
+        callbacks, pause_info as pause,
+    },
+    payload::is_null,
+    state::{
+        Child, External, RunInfo, RunState, Timer, WorkflowTask,
+        activity::{Activity, PauseInfo},
+        signal_ids,
+    },
+};
+
+/// The state after these events, which begin with the first one of a run.
+pub fn rebuild(info: &RunInfo, events: &[HistoryEvent]) -> RunState {
+    let mut state = RunState {
+        status: WorkflowExecutionStatus::Running as i32,
+        next_event_id: 1,
+        next_task_attempt: 1,
+        ..Default::default()
+    };
+    for event in events {
+        state.next_event_id = event.event_id + 1;
+        state.history_bytes += event.encoded_len() as i64;
+        apply(&mut state, info, event);
+    }
+    state
+}
+
+/// The state after these events, of which those up to `last` led to `state`.
+pub fn rebuild_from(state: RunState, last: i64, info: &RunInfo, events: &[HistoryEvent]) -> RunState {
+    let mut state = RunState {
+        task: None,
+        sticky: None,
+        buffered: Vec::new(),
+        next_task_attempt: 1,
+        failures_since_success: 0,
+        last_task_failure: String::new(),
+        reported_failure: None,
+        completion_digest: 0,
+        completion_reply: None,
+        result_digests: Bytes::new(),
+        ..state
+    };
+    for activity in state.activities.values_mut() {
+        let known = activity.clone().into_inner();
+        let anew = Activity {
+            scheduled_time: known.first_scheduled_time,
+            started_time: 0,
+            attempt: 1,
+            last_heartbeat_time: 0,
+            heartbeat_details: None,
+            last_failure: None,
+            last_identity: String::new(),
+            last_attempt_end: 0,
+            stamp: 1,
+            started_identity: String::new(),
+            request_id: String::new(),
+            worker_version: None,
+            pause: None,
+            reset: false,
+            forget_heartbeat: false,
+            worker: String::new(),
+            control_queue: String::new(),
+            worker_reports: false,
+            ..known
+        };
+        *activity = anew.into();
+    }
+    for event in events.iter().filter(|event| event.event_id > last) {
+        state.next_event_id = event.event_id + 1;
+        state.history_bytes += event.encoded_len() as i64;
+        apply(&mut state, info, event);
+    }
+    state
+}
+
+fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
+    let id = event.event_id;
+    let time = event.event_time.as_ref().map_or(0, timestamp_nanos);
+    let Some(attributes) = event.attributes.clone() else { return };
+    match attributes {
+        A::WorkflowExecutionStartedEventAttributes(a) => {
+            callbacks::register(state, &a.completion_callbacks, time);
+            state.memo = a.memo.map(|memo| memo.fields).unwrap_or_default();
+            state.search_attributes = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
+            state.reset_points = a.prev_auto_reset_points.map(|points| points.points).unwrap_or_default();
+            if a.versioning_override.is_some() {
+                builds::note_override(state, a.versioning_override.as_ref());
+            }
+        }
+        A::WorkflowTaskScheduledEventAttributes(a) => {
+            state.task_stamp += 1;
+            state.task = Some(WorkflowTask {
+                scheduled_event_id: id,
+                attempt: a.attempt.max(1),
+                scheduled_time: time,
+                original_scheduled_time: time,
+                start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+                queue: info.task_queue.clone(),
+                stamp: state.task_stamp,
+                ..Default::default()
+            });
+        }
+        A::WorkflowTaskStartedEventAttributes(a) => {
+            if let Some(task) = &mut state.task {
+                task.started_event_id = id;
+                task.started_time = time;
+                task.request_id = a.request_id;
+                task.identity = a.identity;
+            }
+        }
+        A::WorkflowTaskCompletedEventAttributes(a) => {
+            state.task = None;
+            state.last_completed_started_id = a.started_event_id;
+            let build = Build { binary_checksum: &a.binary_checksum, worker_version: a.worker_version.as_ref() };
+            builds::note(state, &info.run_id, build, id, time);
+            builds::note_deployment(state, &a.worker_deployment_name);
+        }
+        A::WorkflowTaskFailedEventAttributes(_) | A::WorkflowTaskTimedOutEventAttributes(_) => state.task = None,
+        A::ActivityTaskScheduledEventAttributes(a) => {
+            let activity = Activity {
+                scheduled_event_id: id,
+                activity_id: a.activity_id,
+                activity_type: a.activity_type.map(|kind| kind.name).unwrap_or_default(),
+                queue: a.task_queue.map(|queue| queue.name).unwrap_or_default(),
+                first_scheduled_time: time,
+                scheduled_time: time,
+                attempt: 1,
+                schedule_to_start: duration_nanos(a.schedule_to_start_timeout.as_ref()),
+                start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+                schedule_to_close: duration_nanos(a.schedule_to_close_timeout.as_ref()),
+                heartbeat: duration_nanos(a.heartbeat_timeout.as_ref()),
+                retry_policy: a.retry_policy,
+                priority: a.priority,
+                stamp: 1,
+                ..Default::default()
+            };
+            state.activities.insert(id, activity.into());
+        }
+        A::ActivityTaskStartedEventAttributes(a) => {
+            if let Some(activity) = state.activities.get_mut(&a.scheduled_event_id) {
+                activity.started_time = time;
+                activity.attempt = a.attempt.max(1);
+                activity.started_identity = a.identity;
+                activity.request_id = a.request_id;
+            }
+        }
+        A::ActivityTaskCancelRequestedEventAttributes(a) => {
+            if let Some(activity) = state.activities.get_mut(&a.scheduled_event_id) {
+                activity.cancel_requested = true;
+                activity.cancel_requested_event_id = id;
+            }
+        }
+        A::ActivityTaskCompletedEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::ActivityTaskFailedEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::ActivityTaskTimedOutEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::ActivityTaskCanceledEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::TimerStartedEventAttributes(a) => {
+            let fire_at = time.saturating_add(duration_nanos(a.start_to_fire_timeout.as_ref()));
+            state.timers.insert(a.timer_id, Timer { started_event_id: id, fire_at });
+        }
+        A::TimerFiredEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
+        A::TimerCanceledEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
+        A::StartChildWorkflowExecutionInitiatedEventAttributes(a) => {
+            let child = Child {
+                initiated_event_id: id,
+                workflow_id: a.workflow_id.clone(),
+                workflow_type: a.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default(),
+                namespace: named(info, &a.namespace),
+                namespace_id: a.namespace_id.clone(),
+                parent_close_policy: a.parent_close_policy,
+                ..Default::default()
+            };
+            state.children.insert(id, child);
+        }
+        A::ChildWorkflowExecutionStartedEventAttributes(a) => {
+            if let Some(child) = state.children.get_mut(&a.initiated_event_id) {
+                child.started_event_id = id;
+                child.run_id = a.workflow_execution.map(|execution| execution.run_id).unwrap_or_default();
+            }
+        }
+        A::StartChildWorkflowExecutionFailedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionCompletedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionFailedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionCanceledEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionTimedOutEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionTerminatedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::SignalExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            let external = External {
+                namespace: named(info, &a.namespace),
+                namespace_id: a.namespace_id,
+                execution: a.workflow_execution.unwrap_or_default(),
+                control: a.control,
+            };
+            state.external_signals.insert(id, external);
+        }
+        A::ExternalWorkflowExecutionSignaledEventAttributes(a) => {
+            drop(state.external_signals.remove(&a.initiated_event_id));
+        }
+        A::SignalExternalWorkflowExecutionFailedEventAttributes(a) => {
+            drop(state.external_signals.remove(&a.initiated_event_id));
+        }
+        A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            let external = External {
+                namespace: named(info, &a.namespace),
+                namespace_id: a.namespace_id,
+                execution: a.workflow_execution.unwrap_or_default(),
+                control: a.control,
+            };
+            state.external_cancels.insert(id, external);
+        }
+        A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a) => {
+            drop(state.external_cancels.remove(&a.initiated_event_id));
+        }
+        A::RequestCancelExternalWorkflowExecutionFailedEventAttributes(a) => {
+            drop(state.external_cancels.remove(&a.initiated_event_id));
+        }
+        A::WorkflowExecutionSignaledEventAttributes(a) => {
+            state.signal_count += 1;
+            signal_ids::add(state, &a.request_id);
+        }
+        A::WorkflowExecutionCancelRequestedEventAttributes(_) => state.cancel_requested = true,
+        A::UpsertWorkflowSearchAttributesEventAttributes(a) => {
+            let fields = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
+            upsert(&mut state.search_attributes, fields);
+        }
+        A::WorkflowPropertiesModifiedEventAttributes(a) => {
+            upsert(&mut state.memo, a.upserted_memo.map(|memo| memo.fields).unwrap_or_default());
+        }
+        A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => {
+            builds::note_override_event(state, &a);
+            callbacks::register(state, &a.attached_completion_callbacks, time);
+            if !a.attached_request_id.is_empty() {
+                state.attached_request_ids.insert(a.attached_request_id, id);
+            }
+        }
+        A::WorkflowExecutionPausedEventAttributes(a) => {
+            let WorkflowExecutionPausedEventAttributes { identity, reason, request_id } = a;
+            pause::set(
+                state,
+                &info.workflow_id,
+                PauseInfo { time, identity, reason, request_id, ..Default::default() },
+            );
+        }
+        A::WorkflowExecutionUnpausedEventAttributes(_) => pause::clear(state, &info.workflow_id),
+        A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
+            let update = a.request.and_then(|request| request.meta).map(|meta| meta.update_id).unwrap_or_default();
+            state.updates.entry(update).or_default().admitted_event_id = id;
+        }
+        A::WorkflowExecutionUpdateAcceptedEventAttributes(a) => {
+            state.updates.entry(a.protocol_instance_id).or_default().accepted_event_id = id;
+        }
+        A::WorkflowExecutionUpdateCompletedEventAttributes(a) => {
+            let update = a.meta.map(|meta| meta.update_id).unwrap_or_default();
+            state.updates.entry(update).or_default().completed_event_id = id;
+        }
+        _ => {}
+    }
+}
+
+/// The namespace an event names, or the run's own.
+fn named(info: &RunInfo, namespace: &str) -> String {
+    if namespace.is_empty() { info.namespace.clone() } else { namespace.to_owned() }
+}
+
+fn upsert(
+    current: &mut std::collections::BTreeMap<String, Payload>,
+    fields: std::collections::BTreeMap<String, Payload>,
+) {
+    for (name, value) in fields {
+        match is_null(&value) {
+            true => drop(current.remove(&name)),
+            false => drop(current.insert(name, value)),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What transitions are put together from. A part changes a draft; calls and commands decide which parts they need.
+//!
+//! The calls on schedules and standalone activities, which are runs without a workflow, are with their parts.
+
+pub mod activity;
+pub mod builds;
+pub mod callbacks;
+pub mod chain;
+pub mod close;
+mod finish;
+pub mod pause_info;
+pub mod problems;
+pub mod schedule;
+pub mod script;
+pub mod signal;
+pub mod standalone;
+pub mod start;
+pub mod start_options;
+pub mod update;
+pub mod workflow_task;

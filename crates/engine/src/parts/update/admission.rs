@@ -1,0 +1,61 @@
+//! The admission of an update as an event, for updates that must be stored before a worker accepts them.
+
+use segno_proto::{
+    enums::UpdateAdmittedEventOrigin,
+    events::{HistoryEvent, WorkflowExecutionUpdateAdmittedEventAttributes, history_event::Attributes},
+    update::Request,
+};
+
+use crate::{
+    machine::update::Event,
+    state::UpdateRecord,
+    transition::{
+        draft::{BUFFERED_EVENT_ID, Draft},
+        steps::OfUpdate,
+    },
+};
+
+/// How many updates of a run are not completed.
+pub(crate) fn in_flight(draft: &Draft) -> usize {
+    let accepted = draft.run.state.updates.values().filter(|record| record.is_accepted()).count();
+    draft.run.updates.waiting().len() + accepted
+}
+
+/// Writes the event that makes an admission durable.
+pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: UpdateAdmittedEventOrigin) {
+    let attributes = WorkflowExecutionUpdateAdmittedEventAttributes { request: Some(request), origin: origin as i32 };
+    let event_id = draft.add_external(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(attributes));
+    debug_assert!(event_id > 0 || event_id == BUFFERED_EVENT_ID);
+    let record = UpdateRecord { admitted_event_id: event_id, ..Default::default() };
+    draft.run.state.updates.insert(id.to_owned(), record);
+}
+
+/// Admits an update again that another run had, with an event of its own.
+pub fn readmit(draft: &mut Draft, id: String, request: Request, origin: UpdateAdmittedEventOrigin) {
+    draft.step(OfUpdate(&id), Event::Admit, |draft| {
+        write_admission(draft, &id, request, origin);
+        draft.run.updates.admit(id.clone(), None, 0);
+    });
+}
+
+/// Takes an admission back that waits to become history: a worker that was asked before a crash answers first, and
+/// nothing may speak of an update that is not admitted yet.
+pub(crate) fn take_buffered_admission(draft: &mut Draft, id: &str) -> Option<Request> {
+    let record = draft.run.state.updates.get_mut(id).filter(|record| record.admitted_event_id == BUFFERED_EVENT_ID)?;
+    record.admitted_event_id = 0;
+    let place = draft.run.state.buffered.iter().position(|event| admits(event) == Some(id))?;
+    match draft.run.state.buffered.remove(place).attributes {
+        Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => a.request,
+        _ => None,
+    }
+}
+
+/// The update that an event admits.
+fn admits(event: &HistoryEvent) -> Option<&str> {
+    match &event.attributes {
+        Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => {
+            a.request.as_ref()?.meta.as_ref().map(|meta| meta.update_id.as_str())
+        }
+        _ => None,
+    }
+}

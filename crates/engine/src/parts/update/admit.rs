@@ -1,0 +1,150 @@
+//! Taking an update in.
+
+use std::sync::Arc;
+
+use prost::Message;
+use segno_proto::{enums::UpdateAdmittedEventOrigin, update::Request};
+
+use crate::{
+    error::Rejection,
+    limits::UpdateLimits,
+    machine::update::Event,
+    parts::{
+        pause_info as pause,
+        update::{
+            admission::{in_flight, write_admission},
+            status,
+        },
+        workflow_task,
+    },
+    state::run::Run,
+    transition::{Applied, Context, draft::Draft, steps::OfUpdate},
+};
+
+/// Attempts of a workflow task after which updates are refused: the worker cannot answer them.
+const FAILING_ATTEMPTS: i32 = 3;
+
+/// A call that brings an update.
+#[derive(Clone, Debug)]
+pub struct Admit {
+    /// What is asked, with its id.
+    pub request: Request,
+    /// Whether the admission itself must be stored before the caller is answered.
+    pub durable: bool,
+    /// What the namespace allows.
+    pub limits: UpdateLimits,
+}
+
+impl Admit {
+    /// The update's id.
+    pub fn id(&self) -> &str {
+        self.request.meta.as_ref().map_or("", |meta| &meta.update_id)
+    }
+}
+
+/// Admits an update, or finds the one that has its id.
+pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<()>, Rejection> {
+    let mut draft = Draft::new(run, context);
+    if !run.is_running() {
+        return match status::of(run, call.id()) {
+            Some(_) => Ok(draft.finish(())),
+            None => Err(Rejection::Closed),
+        };
+    }
+    refuse_if_paused(run)?;
+    let attempt = run.state.task.as_ref().map_or(run.state.next_task_attempt, |task| task.attempt);
+    if attempt >= FAILING_ATTEMPTS {
+        let text = "Unable to perform workflow execution update due to Workflow Task in failed state.";
+        return Err(Rejection::NotReady(text.to_owned()));
+    }
+    if run.state.close_attempted && run.state.task_started() {
+        return Err(Rejection::Closing);
+    }
+    admit_into(&mut draft, call)?;
+    Ok(draft.finish(()))
+}
+
+/// A paused run takes no updates: no worker could answer them.
+pub(crate) fn refuse_if_paused(run: &Run) -> Result<(), Rejection> {
+    match run.is_paused() {
+        true => Err(Rejection::Precondition(pause::NO_UPDATES.to_owned())),
+        false => Ok(()),
+    }
+}
+
+/// Admits an update into a transition. The transition stays in memory unless something else makes it durable.
+pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
+    let id = call.id().to_owned();
+    match status::of(&draft.run, &id) {
+        Some(status::Status::Aborted(_)) | None => {}
+        Some(_) => return make_durable(draft, &id, call.durable),
+    }
+    let bytes = call.request.encoded_len();
+    check_limits(draft, &call.limits, bytes)?;
+    if call.durable {
+        check_storable(&call.request, draft.context.limits.blob_bytes)?;
+        draft.step(OfUpdate(&id), Event::Admit, |draft| {
+            write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
+            draft.run.updates.admit(id.clone(), None, 0);
+        });
+        workflow_task::schedule_first_now(draft);
+        return Ok(());
+    }
+    draft.step(OfUpdate(&id), Event::Admit, |draft| {
+        draft.run.updates.admit(id.clone(), Some(Arc::new(call.request)), bytes);
+    });
+    draft.touch_memory();
+    if draft.run.state.task.is_none() {
+        workflow_task::schedule_speculative(draft);
+    }
+    Ok(())
+}
+
+/// A repeated call may ask for more than the first one did.
+fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Rejection> {
+    let Some(waiting) = draft.run.updates.find(id).filter(|_| durable) else { return Ok(()) };
+    let Some(request) = waiting.request.clone() else { return Ok(()) };
+    check_storable(&request, draft.context.limits.blob_bytes)?;
+    write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
+    draft.run.updates.forget_request(id);
+    workflow_task::schedule_first_now(draft);
+    Ok(())
+}
+
+/// History takes no larger payload, and a worker that gets one cannot answer it: the update would be in the way forever.
+fn check_storable(request: &Request, bytes_max: usize) -> Result<(), Rejection> {
+    let arguments = request.input.as_ref().and_then(|input| input.args.as_ref());
+    match arguments.is_some_and(|arguments| arguments.encoded_len() > bytes_max) {
+        true => Err(Rejection::InvalidArgument("Blob data size exceeds limit.".to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn check_limits(draft: &Draft, limits: &UpdateLimits, bytes: usize) -> Result<(), Rejection> {
+    let reached = |limit: usize, count: usize| limit > 0 && count >= limit;
+    if reached(limits.in_flight, in_flight(draft)) {
+        let text = "limit on number of concurrent in-flight updates has been reached";
+        return Err(Rejection::UpdateLimit(format!("{text} ({})", limits.in_flight)));
+    }
+    check_total(draft, limits)?;
+    let waiting: usize = draft.run.updates.waiting().iter().map(|update| update.bytes).sum();
+    if reached(limits.in_flight_bytes, waiting + bytes) {
+        let text = "limit on total payload size of in-flight updates has been reached";
+        return Err(Rejection::UpdateLimit(format!("{text} ({} bytes)", limits.in_flight_bytes)));
+    }
+    Ok(())
+}
+
+/// The limit on all updates of a run.
+pub(super) fn check_total(draft: &Draft, limits: &UpdateLimits) -> Result<(), Rejection> {
+    if limits.total == 0 || draft.run.updates_total() < limits.total {
+        return Ok(());
+    }
+    Err(Rejection::UpdateTotal(format!(
+        "The limit on the total number of distinct updates in this workflow has been reached ({}). \
+         Make sure any duplicate updates share an Update ID so the server can deduplicate them, and consider rejecting \
+         updates that you aren't going to process. You can also Continue-as-New to avoid this; we recommend you check \
+         Continue-as-New Suggested in your Workflow.",
+        limits.total
+    )))
+}

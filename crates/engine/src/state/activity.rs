@@ -1,0 +1,149 @@
+//! A pending activity, as stored in the state of its run.
+//!
+//! A tag, once used, is never reused for something else.
+
+use segno_proto::{
+    Nanos,
+    activity::ActivityOptions,
+    common::{Payloads, Priority, RetryPolicy, WorkerVersionStamp},
+    failure::Failure,
+};
+
+pub use crate::state::script::Script;
+pub use crate::state::script::ScriptCheckpoint;
+pub use crate::state::script::ScriptGroup;
+pub use crate::state::script::ScriptMove;
+pub use crate::state::script::ScriptOperation;
+pub use crate::state::script::ScriptWakeSet;
+
+/// A pending activity.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Activity {
+    /// Id of its scheduled event.
+    #[prost(int64, tag = "1")]
+    pub scheduled_event_id: i64,
+    /// The user's id.
+    #[prost(string, tag = "2")]
+    pub activity_id: String,
+    /// Name of the activity type.
+    #[prost(string, tag = "3")]
+    pub activity_type: String,
+    /// The queue.
+    #[prost(string, tag = "4")]
+    pub queue: String,
+    /// When the first attempt was scheduled.
+    #[prost(int64, tag = "5")]
+    pub first_scheduled_time: Nanos,
+    /// When the current attempt is due (in the future during back-off).
+    #[prost(int64, tag = "6")]
+    pub scheduled_time: Nanos,
+    /// When the current attempt started; 0 while it waits.
+    #[prost(int64, tag = "7")]
+    pub started_time: Nanos,
+    /// From 1.
+    #[prost(int32, tag = "8")]
+    pub attempt: i32,
+    /// Timeouts; 0 is unlimited.
+    #[prost(int64, tag = "9")]
+    pub schedule_to_start: Nanos,
+    /// See above.
+    #[prost(int64, tag = "10")]
+    pub start_to_close: Nanos,
+    /// See above.
+    #[prost(int64, tag = "11")]
+    pub schedule_to_close: Nanos,
+    /// See above.
+    #[prost(int64, tag = "12")]
+    pub heartbeat: Nanos,
+    /// How it is retried, with defaults filled in.
+    #[prost(message, optional, tag = "13")]
+    pub retry_policy: Option<RetryPolicy>,
+    /// When the worker was last heard of.
+    #[prost(int64, tag = "14")]
+    pub last_heartbeat_time: Nanos,
+    /// What it said then.
+    #[prost(message, optional, tag = "15")]
+    pub heartbeat_details: Option<Payloads>,
+    /// Whether cancellation was requested.
+    #[prost(bool, tag = "16")]
+    pub cancel_requested: bool,
+    /// The event that requested it.
+    #[prost(int64, tag = "17")]
+    pub cancel_requested_event_id: i64,
+    /// Failure of the last attempt.
+    #[prost(message, optional, tag = "18")]
+    pub last_failure: Option<Failure>,
+    /// Who ran the last attempt.
+    #[prost(string, tag = "19")]
+    pub last_identity: String,
+    /// When the last attempt ended.
+    #[prost(int64, tag = "20")]
+    pub last_attempt_end: Nanos,
+    /// Recognises this very attempt; grows with each dispatch.
+    #[prost(uint32, tag = "21")]
+    pub stamp: u32,
+    /// Priority of its tasks.
+    #[prost(message, optional, tag = "22")]
+    pub priority: Option<Priority>,
+    /// Who runs the current attempt.
+    #[prost(string, tag = "23")]
+    pub started_identity: String,
+    /// Request id of the current start.
+    #[prost(string, tag = "24")]
+    pub request_id: String,
+    /// Version stamp of the worker that runs it.
+    #[prost(message, optional, tag = "25")]
+    pub worker_version: Option<WorkerVersionStamp>,
+    /// Who paused it, as long as it is paused.
+    #[prost(message, optional, tag = "40")]
+    pub pause: Option<PauseInfo>,
+    /// It was reset since its last attempt was scheduled; a worker that has it is told so.
+    #[prost(bool, tag = "41")]
+    pub reset: bool,
+    /// What the worker said by heartbeat is forgotten before the next attempt.
+    #[prost(bool, tag = "42")]
+    pub forget_heartbeat: bool,
+    /// What it was scheduled with, once its options were changed.
+    #[prost(message, optional, tag = "43")]
+    pub original_options: Option<ActivityOptions>,
+    /// The worker process that has the current attempt, as it names itself; empty if it does not.
+    #[prost(string, tag = "44")]
+    pub worker: String,
+    /// The queue on which that worker takes commands; empty if it takes none.
+    #[prost(string, tag = "45")]
+    pub control_queue: String,
+    /// Whether that worker reports by itself, so that its silence means something after a restart of the server.
+    #[prost(bool, tag = "46")]
+    pub worker_reports: bool,
+    /// Whether it belongs to no workflow, see [`crate::parts::standalone`].
+    #[prost(bool, tag = "47")]
+    pub standalone: bool,
+    /// Heartbeats so far, of a standalone activity.
+    #[prost(int64, tag = "48")]
+    pub heartbeats: i64,
+}
+
+/// Who paused a run or an activity, when and why.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PauseInfo {
+    /// When.
+    #[prost(int64, tag = "1")]
+    pub time: Nanos,
+    /// Who.
+    #[prost(string, tag = "2")]
+    pub identity: String,
+    /// Why.
+    #[prost(string, tag = "3")]
+    pub reason: String,
+    /// Recognises a repeated call.
+    #[prost(string, tag = "4")]
+    pub request_id: String,
+    /// The workflow rule that paused an activity; empty if a caller did.
+    #[prost(string, tag = "5")]
+    pub rule_id: String,
+}
+
+/// Whether it may be handed to a worker now.
+pub fn is_waiting(activity: &Activity, now: Nanos) -> bool {
+    activity.started_time == 0 && activity.pause.is_none() && activity.scheduled_time <= now
+}

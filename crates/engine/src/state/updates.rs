@@ -1,0 +1,164 @@
+//! Updates of a run that are not in its history yet, and how the last ones ended. This part of a run is not stored.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use segno_proto::{
+    failure::Failure,
+    update::{Outcome, Request},
+};
+
+use crate::state::{RunState, UpdateRecord};
+
+/// How many ended updates a run remembers in memory, so that a repeated call or a late poll hears how it ended.
+pub const ENDED_MAX: usize = 100;
+
+/// An update that no worker has accepted.
+#[derive(Clone, Debug)]
+pub struct WaitingUpdate {
+    /// Its id.
+    pub id: String,
+    /// What is asked; `None` if an event says it.
+    pub request: Option<Arc<Request>>,
+    /// Size of the request.
+    pub bytes: usize,
+    /// Whether a worker has it.
+    pub sent: bool,
+}
+
+/// How an update ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UpdateEnd {
+    /// It was accepted and this came out.
+    Completed(Arc<Outcome>),
+    /// It was refused.
+    Rejected(Arc<Failure>),
+    /// It will not be answered.
+    Aborted(Abort),
+}
+
+/// Updates of a run beyond its stored state.
+#[derive(Clone, Debug, Default)]
+pub struct Updates {
+    /// Not accepted yet, in the order in which they were admitted.
+    waiting: Vec<WaitingUpdate>,
+    /// How the last ones ended, oldest first.
+    ended: Arc<VecDeque<(Arc<str>, UpdateEnd)>>,
+    /// Counts changes, so that waiters notice them.
+    version: u64,
+}
+
+impl Updates {
+    /// What stored state says of updates that wait: those whose admission is an event.
+    pub fn of(state: &RunState) -> Self {
+        let waits = |record: &UpdateRecord| record.accepted_event_id == 0 && record.completed_event_id == 0;
+        // A worker that holds a stored task has seen every event before its start.
+        let started = state.task.as_ref().map_or(0, |task| task.started_event_id);
+        let waiting = state.updates.iter().filter(|(_, record)| waits(record)).map(|(id, record)| WaitingUpdate {
+            id: id.clone(),
+            request: None,
+            bytes: 0,
+            sent: (1..started).contains(&record.admitted_event_id),
+        });
+        Self { waiting: waiting.collect(), ..Self::default() }
+    }
+
+    /// Counts changes.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether some wait in memory alone, so that this copy of the run must not be dropped.
+    pub fn are_unstored(&self) -> bool {
+        self.waiting.iter().any(|update| update.request.is_some())
+    }
+
+    /// Whether a worker has yet to hear of one.
+    pub fn have_unsent(&self) -> bool {
+        self.waiting.iter().any(|update| !update.sent)
+    }
+
+    /// Whether storage knows one that a worker has yet to hear of: only a stored task may bring it.
+    pub fn have_stored_unsent(&self) -> bool {
+        self.waiting.iter().any(|update| !update.sent && update.request.is_none())
+    }
+
+    /// Those that wait.
+    pub fn waiting(&self) -> &[WaitingUpdate] {
+        &self.waiting
+    }
+
+    pub(crate) fn find(&self, id: &str) -> Option<&WaitingUpdate> {
+        self.waiting.iter().find(|update| update.id == id)
+    }
+
+    pub(crate) fn ended(&self, id: &str) -> Option<&UpdateEnd> {
+        self.ended.iter().find(|(ended, _)| **ended == *id).map(|(_, how)| how)
+    }
+
+    pub(crate) fn admit(&mut self, id: String, request: Option<Arc<Request>>, bytes: usize) {
+        self.version += 1;
+        self.forget_end(&id);
+        self.waiting.push(WaitingUpdate { id, request, bytes, sent: false });
+    }
+
+    /// A worker has it now.
+    pub(crate) fn send(&mut self, id: &str) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+            update.sent = true;
+        }
+    }
+
+    /// A worker that had it is out of the picture.
+    pub(crate) fn unsend(&mut self, id: &str) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+            update.sent = false;
+        }
+    }
+
+    /// An event says what is asked; memory need not.
+    pub(crate) fn forget_request(&mut self, id: &str) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+            update.request = None;
+            update.bytes = 0;
+        }
+    }
+
+    pub(crate) fn changed(&mut self) {
+        self.version += 1;
+    }
+
+    pub(crate) fn remove(&mut self, id: &str) -> Option<WaitingUpdate> {
+        let place = self.waiting.iter().position(|update| update.id == id)?;
+        self.version += 1;
+        Some(self.waiting.remove(place))
+    }
+
+    pub(crate) fn end(&mut self, id: String, how: UpdateEnd) {
+        self.version += 1;
+        self.forget_end(&id);
+        let ended = Arc::make_mut(&mut self.ended);
+        if ended.len() >= ENDED_MAX {
+            ended.pop_front();
+        }
+        ended.push_back((id.into(), how));
+    }
+
+    fn forget_end(&mut self, id: &str) {
+        if self.ended(id).is_some() {
+            Arc::make_mut(&mut self.ended).retain(|(ended, _)| **ended != *id);
+        }
+    }
+}
+
+/// What a waiter hears of an update that will not be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Abort {
+    /// The workflow ended.
+    Closed,
+    /// The workflow goes on as another run; trying again reaches that one.
+    Continuing,
+    /// The workflow task that carried it failed.
+    TaskFailed,
+    /// The workflow was paused before a worker had it.
+    Paused,
+}

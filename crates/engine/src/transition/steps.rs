@@ -1,0 +1,167 @@
+//! Binds what transitions do to the tables of [`crate::machine`].
+//!
+//! Every change of a machine is made inside [`Draft::step`]. A step that the table does not have is a defect of the engine:
+//! nothing is changed, and the transition is refused as a whole (`Transition::illegal`). Builds with assertions stop
+//! there, and compare the state after each step with the one that the table names.
+
+use std::fmt::Debug;
+
+use crate::{
+    machine::{self, IllegalStep},
+    state::machines,
+    transition::draft::Draft,
+};
+
+/// A machine in a run.
+pub(crate) trait Machine {
+    /// Where it can be.
+    type State: Debug + PartialEq;
+    /// What can happen to it.
+    type Event;
+
+    /// Where it stands.
+    fn state(&self, draft: &Draft) -> Self::State;
+
+    /// What the table says.
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep>;
+}
+
+/// The workflow task.
+pub(crate) struct OfTask;
+
+impl Machine for OfTask {
+    type State = machine::workflow_task::State;
+    type Event = machine::workflow_task::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        machines::workflow_task(&draft.run)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::workflow_task::next(state, event)
+    }
+}
+
+/// An activity, by its scheduled event.
+pub(crate) struct OfActivity(pub i64);
+
+impl Machine for OfActivity {
+    type State = machine::activity::State;
+    type Event = machine::activity::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        let found = draft.run.state.activities.get(&self.0);
+        found.map_or(Self::State::Ended, |found| machines::activity(found, draft.now()))
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::activity::next(state, event)
+    }
+}
+
+/// A child, by its initiated event.
+pub(crate) struct OfChild(pub i64);
+
+impl Machine for OfChild {
+    type State = machine::child::State;
+    type Event = machine::child::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        draft.run.state.children.get(&self.0).map_or(Self::State::Gone, machines::child)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::child::next(state, event)
+    }
+}
+
+/// The run itself.
+pub(crate) struct OfRun;
+
+impl Machine for OfRun {
+    type State = machine::run::State;
+    type Event = machine::run::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        machines::run(&draft.run)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::run::next(state, event)
+    }
+}
+
+/// An update, by its id.
+pub(crate) struct OfUpdate<'a>(pub &'a str);
+
+impl Machine for OfUpdate<'_> {
+    type State = machine::update::State;
+    type Event = machine::update::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        machines::update(&draft.run, self.0)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::update::next(state, event)
+    }
+}
+
+impl Draft {
+    /// Moves a machine. Returns whether its table has the step; if not, nothing changes and the transition is refused.
+    pub(crate) fn step<M: Machine>(&mut self, of: M, event: M::Event, change: impl FnOnce(&mut Self)) -> bool {
+        let after = match M::next(of.state(self), event) {
+            Ok(after) => after,
+            Err(illegal) => {
+                debug_assert!(is_expected(), "{illegal}");
+                self.refuse(illegal);
+                return false;
+            }
+        };
+        change(self);
+        debug_assert_eq!(of.state(self), after, "a step leads where its table does not say");
+        true
+    }
+}
+
+/// Whether a test asked for a refused step.
+#[cfg(any(test, feature = "coverage"))]
+fn is_expected() -> bool {
+    machine::coverage::is_any_removed()
+}
+
+#[cfg(not(any(test, feature = "coverage")))]
+fn is_expected() -> bool {
+    false
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use segno_proto::enums::WorkflowExecutionStatus;
+
+    use super::*;
+    use crate::{
+        limits::Limits,
+        machine::workflow_task::Event,
+        state::{RunInfo, RunState, run::Run},
+        transition::Context,
+    };
+
+    fn draft() -> Draft {
+        let state = RunState { status: WorkflowExecutionStatus::Running as i32, ..Default::default() };
+        let context = Context { now: 1, new_run_key: 1, new_run_seed: 1, limits: Limits::default(), script: None };
+        Draft::of(Run::new(RunInfo::default(), state), context)
+    }
+
+    #[test]
+    #[should_panic(expected = "a step leads where its table does not say")]
+    fn a_change_that_is_not_what_the_table_says_is_noticed() {
+        draft().step(OfTask, Event::Schedule, |_| {});
+    }
+
+    #[test]
+    #[should_panic(expected = "workflow_task: Start is not possible in state Absent")]
+    fn a_step_that_the_table_does_not_have_is_noticed() {
+        draft().step(OfTask, Event::Start, |_| {});
+    }
+}

@@ -1,0 +1,257 @@
+//! Who executes a script next: namespaces take turns by the time they used.
+//!
+//! There are as many permits as cores, and a namespace has at most half of them, so that others find one. The next permit goes to
+//! the namespace that used the least time. One that was idle begins where the others are: it has saved up nothing.
+//! No threads and no clock here, see [`super::threads`].
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use segno_store::NamespaceKey;
+
+/// Jobs that have begun and have not ended, of all namespaces and of one. Each has a thread.
+const BEGUN_MAX: usize = 128;
+const BEGUN_OF_NAMESPACE_MAX: usize = 8;
+/// Namespaces without jobs whose used time is remembered.
+const IDLE_LANES_MAX: usize = 1024;
+
+/// What gets a permit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Grant<J, P> {
+    /// A job that begins.
+    Job(J),
+    /// A job that gave its permit back for a while.
+    Paused(P),
+}
+
+/// The jobs of a namespace.
+struct Lane<J, P> {
+    jobs: VecDeque<J>,
+    paused: VecDeque<P>,
+    /// Jobs with a permit.
+    running: usize,
+    /// Jobs with a permit and paused ones.
+    begun: usize,
+    /// Time used, counted from where the others were when it began.
+    used: Duration,
+    /// Whether a paused job had the last permit: the two kinds alternate.
+    paused_was_last: bool,
+}
+
+/// See the module.
+pub(super) struct Permits<J, P> {
+    most: usize,
+    running: usize,
+    begun: usize,
+    lanes: HashMap<NamespaceKey, Lane<J, P>>,
+    /// The used time of the namespace that had the last permit.
+    now: Duration,
+}
+
+impl<J, P> Permits<J, P> {
+    pub fn new(most: usize) -> Self {
+        Self { most: most.max(1), running: 0, begun: 0, lanes: HashMap::new(), now: Duration::ZERO }
+    }
+
+    /// Jobs of a namespace that wait for their beginning.
+    pub fn waiting_of(&self, namespace: NamespaceKey) -> usize {
+        self.lanes.get(&namespace).map_or(0, |lane| lane.jobs.len())
+    }
+
+    /// Whether anything waits for a permit.
+    pub fn is_any_waiting(&self) -> bool {
+        self.lanes.values().any(|lane| !lane.jobs.is_empty() || !lane.paused.is_empty())
+    }
+
+    fn lane(&mut self, namespace: NamespaceKey) -> &mut Lane<J, P> {
+        if self.lanes.len() > IDLE_LANES_MAX {
+            let now = self.now;
+            self.lanes.retain(|_, lane| lane.begun > 0 || !lane.jobs.is_empty() || lane.used > now);
+        }
+        let now = self.now;
+        let lane = self.lanes.entry(namespace).or_insert_with(|| Lane {
+            jobs: VecDeque::new(),
+            paused: VecDeque::new(),
+            running: 0,
+            begun: 0,
+            used: now,
+            paused_was_last: false,
+        });
+        if lane.begun == 0 && lane.jobs.is_empty() {
+            lane.used = lane.used.max(now);
+        }
+        lane
+    }
+
+    /// Adds a job.
+    pub fn push(&mut self, namespace: NamespaceKey, job: J) {
+        self.lane(namespace).jobs.push_back(job);
+    }
+
+    /// Gives out a permit.
+    pub fn next(&mut self) -> Option<(NamespaceKey, Grant<J, P>)> {
+        if self.running >= self.most {
+            return None;
+        }
+        let share = self.most.div_ceil(2);
+        let may_begin = self.begun < BEGUN_MAX;
+        let begins = |lane: &Lane<J, P>| may_begin && lane.begun < BEGUN_OF_NAMESPACE_MAX && !lane.jobs.is_empty();
+        let may = |lane: &Lane<J, P>| lane.running < share && (begins(lane) || !lane.paused.is_empty());
+        let able = self.lanes.iter_mut().filter(|(_, lane)| may(lane));
+        let (namespace, lane) = able.min_by_key(|(namespace, lane)| (lane.used, namespace.0))?;
+        let begins = begins(lane) && (lane.paused.is_empty() || lane.paused_was_last);
+        lane.paused_was_last = !begins;
+        let granted = match begins {
+            true => {
+                lane.begun += 1;
+                self.begun += 1;
+                Grant::Job(lane.jobs.pop_front()?)
+            }
+            false => Grant::Paused(lane.paused.pop_front()?),
+        };
+        lane.running += 1;
+        self.running += 1;
+        self.now = self.now.max(lane.used);
+        Some((*namespace, granted))
+    }
+
+    /// A job that has a permit used time and keeps the permit.
+    pub fn charge(&mut self, namespace: NamespaceKey, used: Duration) {
+        self.lane(namespace).used += used;
+    }
+
+    /// A job gives its permit back for a while.
+    pub fn pause(&mut self, namespace: NamespaceKey, used: Duration, paused: P) {
+        self.running -= 1;
+        let lane = self.lane(namespace);
+        lane.running -= 1;
+        lane.used += used;
+        lane.paused.push_back(paused);
+    }
+
+    /// A job has ended.
+    pub fn end(&mut self, namespace: NamespaceKey, used: Duration) {
+        self.running -= 1;
+        self.begun -= 1;
+        let lane = self.lane(namespace);
+        lane.running -= 1;
+        lane.begun -= 1;
+        lane.used += used;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: NamespaceKey = NamespaceKey(1);
+    const B: NamespaceKey = NamespaceKey(2);
+    const C: NamespaceKey = NamespaceKey(3);
+    const MS: Duration = Duration::from_millis(1);
+
+    fn begin(permits: &mut Permits<u32, u32>) -> Option<(NamespaceKey, u32)> {
+        match permits.next()? {
+            (namespace, Grant::Job(number)) => Some((namespace, number)),
+            (_, Grant::Paused(number)) => panic!("{number} was not paused"),
+        }
+    }
+
+    #[test]
+    fn a_namespace_has_half_of_the_permits() {
+        let mut permits = Permits::new(4);
+        for number in 0..10 {
+            permits.push(A, number);
+        }
+        assert_eq!([begin(&mut permits), begin(&mut permits)], [Some((A, 0)), Some((A, 1))]);
+        assert_eq!(begin(&mut permits), None, "the other half is for others");
+        permits.push(B, 100);
+        assert_eq!(begin(&mut permits), Some((B, 100)));
+        permits.end(A, MS);
+        assert_eq!(begin(&mut permits), Some((A, 2)));
+    }
+
+    /// Thirty long queries of one namespace wait; those of another one come first each time.
+    #[test]
+    fn queries_of_one_namespace_do_not_delay_those_of_another() {
+        let mut permits = Permits::new(1);
+        for number in 0..30 {
+            permits.push(A, number);
+        }
+        let mut order = Vec::new();
+        for number in 0..5 {
+            let (namespace, _) = begin(&mut permits).expect("a permit is free");
+            order.push(namespace);
+            permits.push(B, number);
+            permits.end(namespace, 130 * MS);
+            assert_eq!(begin(&mut permits), Some((B, number)));
+            permits.end(B, MS);
+        }
+        assert_eq!(order, [A; 5]);
+    }
+
+    #[test]
+    fn time_is_shared_and_not_the_number_of_jobs() {
+        let mut permits = Permits::new(1);
+        for number in 0..1000 {
+            permits.push(A, number);
+            permits.push(B, number);
+            permits.push(C, number);
+        }
+        let (mut used, mut jobs) = (HashMap::new(), HashMap::new());
+        for _ in 0..700 {
+            let (namespace, _) = begin(&mut permits).expect("a permit is free");
+            let took = if namespace == A { 100 * MS } else { MS };
+            *used.entry(namespace).or_insert(Duration::ZERO) += took;
+            *jobs.entry(namespace).or_insert(0) += 1;
+            permits.end(namespace, took);
+        }
+        assert!(jobs[&A] <= 5 && jobs[&B] >= 300 && jobs[&C] >= 300, "{jobs:?}");
+    }
+
+    #[test]
+    fn who_was_idle_has_saved_up_nothing() {
+        let mut permits = Permits::new(1);
+        for number in 0..100 {
+            permits.push(A, number);
+        }
+        for _ in 0..50 {
+            begin(&mut permits);
+            permits.end(A, 100 * MS);
+        }
+        for number in 0..100 {
+            permits.push(B, number);
+        }
+        let mut of_b = 0;
+        for _ in 0..20 {
+            let (namespace, _) = begin(&mut permits).expect("a permit is free");
+            of_b += usize::from(namespace == B);
+            permits.end(namespace, 100 * MS);
+        }
+        assert!((9..=11).contains(&of_b), "{of_b}");
+    }
+
+    #[test]
+    fn paused_jobs_alternate_with_new_ones_and_few_begin() {
+        let mut permits: Permits<u32, u32> = Permits::new(1);
+        for number in 0..20 {
+            permits.push(A, number);
+        }
+        let mut begun = Vec::new();
+        for _ in 0..40 {
+            let (_, granted) = permits.next().expect("a permit is free");
+            let number = match granted {
+                Grant::Job(number) => {
+                    begun.push(number);
+                    number
+                }
+                Grant::Paused(number) => number,
+            };
+            permits.pause(A, MS, number);
+        }
+        assert_eq!(begun, (0..BEGUN_OF_NAMESPACE_MAX as u32).collect::<Vec<_>>());
+        permits.push(B, 77);
+        assert_eq!(permits.next(), Some((B, Grant::Job(77))), "a thread is left for others");
+    }
+}
