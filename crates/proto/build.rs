@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), set.encode_to_vec())?;
     fs::write(out.join("methods.rs"), method_table(&set))?;
+    fs::write(out.join("rpcs.rs"), rpcs(&set))?;
     println!("cargo:rerun-if-changed=build");
     fs::write(out.join("routes.rs"), routes::table()?)?;
 
@@ -98,4 +99,25 @@ fn method_table(set: &FileDescriptorSet) -> String {
     format!(
         "/// Every call of the generated services as (service, method).\npub const METHODS: &[(&str, &str)] = &[\n{rows}];\n"
     )
+}
+
+/// Implementations of `Rpc` for the requests of all services, but the one whose methods share requests.
+fn rpcs(set: &FileDescriptorSet) -> String {
+    let path = |name: &str| format!("generated{}", name.replace('.', "::"));
+    let mut rows = String::new();
+    for file in set.file.iter().filter(|file| file.package() != TEST_SERVICE) {
+        for service in &file.service {
+            for method in &service.method {
+                rows.push_str(&format!(
+                    "impl Rpc for {} {{\n    type Response = {};\n    const PATH: &'static str = \"/{}.{}/{}\";\n}}\n",
+                    path(method.input_type()),
+                    path(method.output_type()),
+                    file.package(),
+                    service.name(),
+                    method.name()
+                ));
+            }
+        }
+    }
+    rows
 }

@@ -68,7 +68,8 @@ def test_gzip_request(wire: Wire, name: str):
 def test_gzip_both_ways(wire: Wire):
     answer = answer_to(wire, "GetSystemInfo", enveloped(INFO, compress=True), GZIP, ACCEPT_GZIP)
     info(answer)
-    assert answer.headers and answer.headers["grpc-encoding"] == "gzip" and answer.data[0] == 1
+    # It may be compressed, and is shorter than what is worth it.
+    assert answer.headers and answer.headers["grpc-encoding"] == "gzip" and answer.data[0] == 0
 
 
 def test_only_some_messages_are_compressed(wire: Wire):
@@ -360,7 +361,8 @@ def test_gzip_both_ways_of_a_direct_call(wire: Wire, name: str):
     stream = wire.open("GetWorkflowExecutionHistory", GZIP, ACCEPT_GZIP)
     wire.upload(stream, enveloped(history_request(name), compress=True))
     answer = wire.answer(stream)
-    assert answer.headers and answer.headers["grpc-encoding"] == "gzip" and answer.data[0] == 1
+    # It may be compressed, and is shorter than what is worth it.
+    assert answer.headers and answer.headers["grpc-encoding"] == "gzip" and answer.data[0] == 0
     assert len(answer.data) < 10_000
     started = answer.message(GetWorkflowExecutionHistoryResponse).history.events[0]
     payload = started.workflow_execution_started_event_attributes.input.payloads[0]

@@ -16,11 +16,31 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
     ("segno-store-postgres", &["segno-store"]),
     ("segno-runtime", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
+    ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-runtime"]),
+    ("segno-security", &["segno-proto", "segno-runtime", "segno-calls"]),
+    // Calls reach the server through a port, so that these two compile beside it.
+    ("segno-http-api", &["segno-proto", "segno-flow", "segno-calls"]),
+    (
+        "segno-web",
+        &[
+            "segno-proto",
+            "segno-engine",
+            "segno-flow",
+            "segno-runtime",
+            "segno-calls",
+            "segno-security",
+            "segno-http-api",
+        ],
+    ),
     (
         "segno-server",
         &[
             "segno-proto",
             "segno-http2",
+            "segno-calls",
+            "segno-security",
+            "segno-http-api",
+            "segno-web",
             "segno-engine",
             "segno-flow",
             "segno-store",

@@ -40,6 +40,16 @@ pub use generated::temporal::api::{
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
+/// The request of a unary call.
+pub trait Rpc: prost::Message + Default {
+    /// The response to it.
+    type Response: prost::Message + Default;
+    /// The path of the call: `/service/method`.
+    const PATH: &'static str;
+}
+
+include!(concat!(env!("OUT_DIR"), "/rpcs.rs"));
+
 /// A route of Temporal's HTTP API: what an annotation of a call says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpRoute {

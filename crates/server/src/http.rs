@@ -1,5 +1,5 @@
-//! The HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]), the web pages ([`crate::web`])
-//! and Temporal's HTTP API ([`crate::http_api`]).
+//! The HTTP port: `/healthz`, Prometheus' `/metrics`, the web pages ([`segno_web`]), Temporal's HTTP API and the calls about
+//! scripts ([`segno_http_api`]).
 //!
 //! Connections are accepted and `/healthz` is answered on a thread of their own, so that health is known however busy the
 //! threads are that serve calls. All other requests are handed to those.
@@ -11,7 +11,10 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Collected, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use segno_calls::Service;
+use segno_http_api::{self as http_api, ApiRequest, flows};
 use segno_runtime::{Cluster, Node};
+use segno_web::{Web, WebBody, guard, login};
 use serde_json::json;
 use tokio::{
     net::TcpListener,
@@ -23,15 +26,13 @@ use tonic::Status;
 use crate::{
     connections::accept::{Accepted, Evictable, Evicting},
     connections::{AbortOnDrop, Services},
-    grpc::FlowCalls,
     http_access,
-    http_api::{self, ApiRequest},
-    http_flows, metrics,
+    in_process::Admitting,
+    metrics,
     security::{
         Credentials,
         tls::{Protocol, Stream},
     },
-    web::{Web, WebBody, guard, login},
 };
 
 pub(crate) use crate::http_access::Guard;
@@ -54,7 +55,7 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 const OWN: [&str; 3] = ["/healthz", "/metrics", "/cluster"];
 
 /// Serves until it is dropped, on a thread of its own.
-pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCalls, web: Web, guard: Guard) {
+pub async fn serve(listener: TcpListener, services: Arc<Services>, service: Arc<dyn Service>, web: Web, guard: Guard) {
     let (serving, stopped) = oneshot::channel::<()>();
     let (calls, node) = (Handle::current(), services.node.clone());
     let started = own_runtime().and_then(|runtime| {
@@ -66,7 +67,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                     Err(error) => return services.node.fail("the HTTP port", &error.to_string()),
                 };
                 tokio::select! {
-                    () = accept(listener, services, flows, web, guard, calls) => {}
+                    () = accept(listener, services, service, web, guard, calls) => {}
                     _ = stopped => {}
                 }
             });
@@ -88,7 +89,7 @@ fn own_runtime() -> std::io::Result<Runtime> {
 async fn accept(
     listener: TcpListener,
     services: Arc<Services>,
-    flows: FlowCalls,
+    service: Arc<dyn Service>,
     web: Web,
     guard: Guard,
     calls: Handle,
@@ -97,7 +98,8 @@ async fn accept(
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, evicting);
     loop {
         let (stream, address) = accepted.next(&listener).await;
-        let (services, flows, web, guard) = (services.clone(), flows.clone(), web.clone(), guard.clone());
+        let (services, service) = (services.clone(), service.clone());
+        let (web, guard) = (web.clone(), guard.clone());
         let calls = calls.clone();
         accepted.spawn(address, |evictable| async move {
             let stream = match &guard.tls {
@@ -110,7 +112,7 @@ async fn accept(
             let certificate = stream.certificate_subject();
             let service = service_fn(move |request: Request<Incoming>| {
                 let is_health = request.uri().path() == "/healthz";
-                let (services, flows, web) = (services.clone(), flows.clone(), web.clone());
+                let (services, service, web) = (services.clone(), service.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
                 let (calls, under_way) = (calls.clone(), RequestUnderWay::begin(&evictable));
                 let handle = async move {
@@ -124,7 +126,7 @@ async fn accept(
                     }
                     let credentials = http_access::credentials(&request, certificate, Some(address));
                     let path = request.uri().path();
-                    let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
+                    let is_known = Web::has(path) || flows::is_one(path) || OWN.contains(&path);
                     // On a server that is alone it is a path of Temporal's HTTP API.
                     let is_known = is_known && (path != "/cluster" || services.node.cluster.is_some());
                     if [login::LOGIN, login::LOGOUT].contains(&path) {
@@ -155,7 +157,7 @@ async fn accept(
                     }
                     let answer = match request.uri().path() {
                         path if Web::has(path) => answer_web(&web, request).await,
-                        path if http_flows::is_one(path) => answer_flows(&flows, request).await.map(Either::Left),
+                        path if flows::is_one(path) => answer_flows(&*service, request).await.map(Either::Left),
                         _ => answer(&services.node, &request).map(Either::Left),
                     };
                     if let Err(status) = admitted.ended(http_access::code_of(answer.status())) {
@@ -238,7 +240,7 @@ async fn answer_web(web: &Web, request: Request<Incoming>) -> Response<WebBody> 
     }
 }
 
-/// Temporal's HTTP API, and whatever there is not.
+/// Temporal's HTTP API, and every address at which there is nothing.
 async fn answer_api(
     services: &Services,
     request: Request<Incoming>,
@@ -252,27 +254,26 @@ async fn answer_api(
         query: head.uri.query().unwrap_or_default(),
         headers: &head.headers,
         body: None,
-        credentials,
     };
     // What strangers send is not read.
     let is_open = head.uri.path().ends_with("/system-info");
     let what = format!("{} {}", head.method, head.uri.path());
-    if !is_open && let Err(status) = services.security.is_known(&what, &request.credentials).await {
+    if !is_open && let Err(status) = services.security.is_known(&what, &credentials).await {
         return http_api::refuse(&request, &status);
     }
     if !is_open && services.security.authenticates() {
         known();
     }
     request.body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
-    http_api::answer(services, request).await
+    http_api::answer(&Admitting { services, credentials }, request).await
 }
 
-async fn answer_flows(flows: &FlowCalls, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer_flows(service: &dyn Service, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let (status, kind, content) = match Limited::new(body, BODY_BYTES_MAX).collect().await {
         Ok(body) => {
             let query = head.uri.query().unwrap_or_default();
-            http_flows::answer(flows, &head.method, head.uri.path(), query, body.to_bytes()).await
+            flows::answer(service, &head.method, head.uri.path(), query, body.to_bytes()).await
         }
         Err(_) => (StatusCode::PAYLOAD_TOO_LARGE, "text/plain", b"the body is too long\n".to_vec()),
     };

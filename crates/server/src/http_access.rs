@@ -5,17 +5,14 @@ use std::{net::IpAddr, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
+use segno_http_api::flows;
+use segno_web::{Web, WebBody, guard, login};
 use tonic::{Code, Status};
 
-use crate::{
-    http_flows,
-    security::{
-        Admitted, Credentials, Security,
-        roles::Roles,
-        rules::{Rule, Scope},
-        tls::Tls,
-    },
-    web::{Web, WebBody, guard, login},
+use crate::security::{
+    Admitted, Credentials, Security,
+    rules::{ANYBODY, KNOWN, READ, Rule, SERVER_ADMIN, SERVER_READ, WRITE},
+    tls::Tls,
 };
 
 /// What stands in front of the HTTP port.
@@ -29,20 +26,13 @@ pub(crate) struct Guard {
     pub(crate) is_loopback: bool,
 }
 
-const ANYBODY: Rule = Rule { scope: Scope::Anybody, one_of: &[] };
-const KNOWN: Rule = Rule { scope: Scope::Known, one_of: &[] };
-const READ_SERVER: Rule = Rule { scope: Scope::Server, one_of: &[Roles::READ] };
-const ADMIN_SERVER: Rule = Rule { scope: Scope::Server, one_of: &[Roles::ADMIN] };
-const READ: Rule = Rule { scope: Scope::Namespace, one_of: &[Roles::READ] };
-const WRITE: Rule = Rule { scope: Scope::Namespace, one_of: &[Roles::WRITE] };
-
 /// Routes by their whole path.
 const ROUTES: &[(&str, Rule)] = &[
     ("/", KNOWN),
-    ("/cluster", READ_SERVER),
+    ("/cluster", SERVER_READ),
     ("/favicon.ico", ANYBODY),
     ("/healthz", ANYBODY),
-    ("/metrics", READ_SERVER),
+    ("/metrics", SERVER_READ),
     ("/ui", KNOWN),
     ("/ui/", KNOWN),
 ];
@@ -53,9 +43,9 @@ const ASSETS: &str = "/ui/assets/";
 /// Areas of the pages that are about the whole server: what reading needs there, and what changing does. All others are about a
 /// namespace.
 const SERVER_AREAS: &[(&str, Rule, Rule)] = &[
-    ("cluster", READ_SERVER, ADMIN_SERVER),
-    ("namespaces", READ_SERVER, ADMIN_SERVER),
-    ("server", READ_SERVER, ADMIN_SERVER),
+    ("cluster", SERVER_READ, SERVER_ADMIN),
+    ("namespaces", SERVER_READ, SERVER_ADMIN),
+    ("server", SERVER_READ, SERVER_ADMIN),
 ];
 
 impl Guard {
@@ -141,8 +131,8 @@ fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), S
             None => (if is_reading { READ } else { WRITE }, namespace),
         });
     }
-    let Some(rest) = path.strip_prefix(http_flows::PREFIX) else { return Ok((ADMIN_SERVER, String::new())) };
-    let namespace = http_flows::decode(rest.split('/').next().unwrap_or_default())?;
+    let Some(rest) = path.strip_prefix(flows::PREFIX) else { return Ok((SERVER_ADMIN, String::new())) };
+    let namespace = flows::decode(rest.split('/').next().unwrap_or_default())?;
     // Checking a script changes nothing.
     let is_check = *method == Method::POST && rest.split_once('/').is_some_and(|(_, rest)| rest == "flows:check");
     let is_reading = is_reading || is_check;
@@ -204,8 +194,8 @@ mod tests {
         };
         let nowhere = String::new;
         assert_eq!(rule(Method::GET, "/healthz"), (ANYBODY, nowhere()));
-        assert_eq!(rule(Method::GET, "/metrics"), (READ_SERVER, nowhere()));
-        assert_eq!(rule(Method::GET, "/anything"), (ADMIN_SERVER, nowhere()));
+        assert_eq!(rule(Method::GET, "/metrics"), (SERVER_READ, nowhere()));
+        assert_eq!(rule(Method::GET, "/anything"), (SERVER_ADMIN, nowhere()));
         assert_eq!(rule(Method::GET, "/api/v1/namespaces/a%20b/flows"), (READ, "a b".to_owned()));
         assert_eq!(rule(Method::POST, "/api/v1/namespaces/n/flows"), (WRITE, "n".to_owned()));
         assert_eq!(rule(Method::POST, "/api/v1/namespaces/n/flows:check"), (READ, "n".to_owned()));
@@ -224,8 +214,8 @@ mod tests {
         assert_eq!(rule(Method::POST, "/ui/n/workflows/w/r"), (WRITE, "n".to_owned()));
         assert_eq!(rule(Method::GET, "/ui//n//workflows"), (READ, "n".to_owned()));
         assert_eq!(rule(Method::GET, "/ui/live?page=%2Fui%2Fother%2Fworkflows%3Fa%3Db"), (READ, "other".to_owned()));
-        assert_eq!(rule(Method::GET, "/ui/live?page=%2Fui%2Fn%2Fserver"), (READ_SERVER, String::new()));
-        assert_eq!(rule(Method::GET, "/ui/n/namespaces").0, READ_SERVER);
-        assert_eq!(rule(Method::POST, "/ui/n/namespaces").0, ADMIN_SERVER);
+        assert_eq!(rule(Method::GET, "/ui/live?page=%2Fui%2Fn%2Fserver"), (SERVER_READ, String::new()));
+        assert_eq!(rule(Method::GET, "/ui/n/namespaces").0, SERVER_READ);
+        assert_eq!(rule(Method::POST, "/ui/n/namespaces").0, SERVER_ADMIN);
     }
 }

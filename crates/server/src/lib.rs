@@ -1,11 +1,13 @@
-//! The edges of Segno: gRPC, HTTP, request checks. The only crate that knows requests and statuses.
+//! The gRPC edge of Segno: connections, request checks, handlers. It also serves the HTTP port, with the pages of `segno-web`
+//! and the API of `segno-http-api`.
 //!
-//! A call arrives in [`grpc`], is checked by [`validate`], turned into an engine call, carried out by the runtime, and
-//! its outcome is put into words here: replies in [`grpc`], refusals by the one table in [`status`].
+//! A call arrives in [`grpc`], is checked by [`validate`], turned into an engine call and carried out by the runtime. Replies
+//! are made in [`grpc`], refusals by the one table in [`segno_calls::status`].
 
 // The protocol carries fields that its authors have replaced but that workers still send and read.
 #![allow(deprecated)]
 
+mod calls;
 #[cfg(test)]
 mod compatibility_tests;
 mod connections;
@@ -14,25 +16,22 @@ mod delivery;
 pub mod grpc;
 mod http;
 mod http_access;
-mod http_api;
-mod http_flows;
+mod in_process;
 mod metrics;
 mod otel;
 mod peer_calls;
 mod peers;
-mod request_fields;
-pub mod security;
+mod reply;
 mod serve;
-mod status;
 mod unbuilt;
 pub mod validate;
-mod web;
 mod why;
+
+use segno_calls::{request_fields, status};
+pub use segno_security::{self as security, AuthenticationOptions, SecurityOptions};
 
 pub use connections::ConnectionLimits;
 pub use grpc::SERVER_VERSION;
 pub use metrics::disk::report_disk_free;
 pub use otel::TraceOptions;
-pub use security::{AuthenticationOptions, SecurityOptions};
 pub use serve::{ServeError, Server, ServerOptions};
-pub use unbuilt::BUILT;

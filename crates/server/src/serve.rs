@@ -2,28 +2,21 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use segno_proto::{
-    DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
-    segno_access::access_service_server::AccessServiceServer,
-    segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
-    segno_worker::worker_service_server::WorkerServiceServer,
-    segno_workflow::workflow_service_server::WorkflowServiceServer as ExplanationServiceServer,
-    testservice::test_service_server::TestServiceServer,
-    workflowservice::workflow_service_server::WorkflowServiceServer,
-};
+use segno_proto::{DESCRIPTORS, testservice::test_service_server::TestServiceServer};
 use segno_runtime::Node;
+use segno_web::{Codec, ProcessFigures, Web};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
-    connections::{self, AbortOnDrop, ConnectionLimits, MESSAGE_BYTES_MAX, Services, Turns, WORKFLOW_SERVICE},
+    calls::{self, Handlers},
+    connections::{self, AbortOnDrop, ConnectionLimits, Services, Turns},
     delivery::UnderWay,
-    grpc::{
-        AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, WorkflowExplanations,
-        Workflows,
-    },
+    grpc::{BatchCalls, TimeSkipping},
     http::{self, Guard},
+    in_process::InProcess,
+    metrics::{calls as counts, disk},
     otel::{self, TraceOptions},
     peer_calls::PeerCalls,
     security::{
@@ -31,7 +24,6 @@ use crate::{
         audit::Audit,
         tls::{Tls, TlsError},
     },
-    web::{Codec, Web},
 };
 
 /// Time for calls under way when the server stops.
@@ -43,7 +35,7 @@ const CLOSE: Duration = Duration::from_millis(200);
 const LAST_TRACES: Duration = Duration::from_secs(2);
 
 /// The services whose health is reported over gRPC; the empty name stands for the server.
-const HEALTH_SERVICES: [&str; 3] = ["", WORKFLOW_SERVICE, "temporal.api.operatorservice.v1.OperatorService"];
+const HEALTH_SERVICES: [&str; 3] = ["", calls::WORKFLOW_SERVICE, calls::OPERATOR_SERVICE];
 /// How often it is looked at.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -169,26 +161,11 @@ impl Server {
         if let Some(traces) = self.traces.clone() {
             otel::start(traces);
         }
-        let direct = Arc::new(Workflows::new(node.clone()));
-        if self.carries_out_batches {
-            node.run_batches(Arc::new(BatchCalls::new(&direct)));
-        }
-        let workflows = WorkflowServiceServer::from_arc(direct.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(usize::MAX)
-            .accept_compressed(CompressionEncoding::Gzip);
-        let compressing = workflows.clone().send_compressed(CompressionEncoding::Gzip);
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
-        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses.clone()))
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .accept_compressed(CompressionEncoding::Gzip);
-        let leases = WorkerServiceServer::new(WorkerLeases::new(node.clone()))
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .accept_compressed(CompressionEncoding::Gzip);
-        let flow_calls = FlowCalls::new(node.clone());
-        let flows = FlowServiceServer::new(flow_calls.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .accept_compressed(CompressionEncoding::Gzip);
+        let handlers = Arc::new(Handlers::new(node.clone(), addresses));
+        if self.carries_out_batches {
+            node.run_batches(Arc::new(BatchCalls::new(&handlers)));
+        }
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
         report_health(&node, &health).await;
@@ -210,10 +187,9 @@ impl Server {
                 failing.fail("the audit log", "its thread panicked");
             });
         }
-        let security = Arc::new(Security::new(node.clone(), self.authentication, audit));
+        let security = Arc::new(Security::new(node.clone(), calls::rules(), self.authentication, audit));
         let is_loopback = self.http.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let guard = Guard { tls: self.tls.clone(), security: security.clone(), is_loopback };
-        let pages = Web::new(node.clone(), flow_calls.clone(), addresses, self.tls.is_some(), self.codec);
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -227,17 +203,8 @@ impl Server {
             let _ = stopped.send(true);
         };
         let under_way = UnderWay::default();
-        let calls = under_way.clone();
-        let mut others = Routes::new(operator)
-            .add_service(leases)
-            .add_service(AccessServiceServer::new(AccessCalls::new(node.clone())))
-            .add_service(
-                ExplanationServiceServer::new(WorkflowExplanations::new(node.clone()))
-                    .accept_compressed(CompressionEncoding::Gzip),
-            )
-            .add_service(flows)
-            .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
-            .add_service(health_service)
+        let counted = under_way.clone();
+        let mut others = Routes::new(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?);
         if let Some(time_skipping) = TimeSkipping::new(&node) {
@@ -246,24 +213,25 @@ impl Server {
         }
         let others = others.prepare();
         let services = Services {
-            direct,
-            workflows,
-            compressing,
+            handlers: handlers.clone(),
             others,
             under_way,
             node: node.clone(),
             security,
             turns: Arc::new(Turns::new(node.is_remote())),
         };
-        web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls, pages, guard));
+        let in_process = Arc::new(InProcess(handlers.clone()));
+        let figures = ProcessFigures { call_times: counts::times, disk_free: disk::disk_free };
+        let pages = Web::new(node.clone(), in_process.clone(), figures, self.tls.is_some(), self.codec);
+        web.spawn(http::serve(self.http, Arc::new(services.clone()), in_process, pages, guard));
         if let Some(cluster) = &node.cluster {
-            cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
+            cluster.serve_calls(Arc::new(PeerCalls(handlers)));
         }
         let serving = connections::serve(self.grpc, services, self.limits, self.tls, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
             let until = tokio::time::Instant::now() + DRAIN;
-            while calls.count() > 0 && tokio::time::Instant::now() < until {
+            while counted.count() > 0 && tokio::time::Instant::now() < until {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
             // The last responses still have to be written, and connections to be closed.

@@ -3,124 +3,7 @@
 use http::Response;
 use tonic::{Status, body::Body};
 
-/// Every call that is built. The compatibility page lists the same ones; a test compares.
-pub const BUILT: &[&str] = &[
-    "AddSearchAttributes",
-    "CountActivityExecutions",
-    "CountNexusOperationExecutions",
-    "CountSchedules",
-    "CountWorkers",
-    "CountWorkflowExecutions",
-    "CreateSchedule",
-    "CreateWorkflowRule",
-    "DeleteActivityExecution",
-    "DeleteNamespace",
-    "DeleteNexusOperationExecution",
-    "DeleteSchedule",
-    "DeleteWorkflowExecution",
-    "DeleteWorkflowRule",
-    "DeprecateNamespace",
-    "DescribeActivityExecution",
-    "DescribeBatchOperation",
-    "DescribeDeployment",
-    "DescribeNamespace",
-    "DescribeNexusOperationExecution",
-    "DescribeSchedule",
-    "DescribeTaskQueue",
-    "DescribeWorker",
-    "DescribeWorkflowExecution",
-    "DescribeWorkflowRule",
-    "ExecuteMultiOperation",
-    "FetchWorkerConfig",
-    "GetClusterInfo",
-    "GetCurrentDeployment",
-    "GetDeploymentReachability",
-    "GetSearchAttributes",
-    "GetSystemInfo",
-    "GetWorkerBuildIdCompatibility",
-    "GetWorkerTaskReachability",
-    "GetWorkerVersioningRules",
-    "GetWorkflowExecutionHistory",
-    "GetWorkflowExecutionHistoryReverse",
-    "ListActivityExecutions",
-    "ListArchivedWorkflowExecutions",
-    "ListBatchOperations",
-    "ListClosedWorkflowExecutions",
-    "ListClusters",
-    "ListDeployments",
-    "ListNamespaces",
-    "ListNexusOperationExecutions",
-    "ListOpenWorkflowExecutions",
-    "ListScheduleMatchingTimes",
-    "ListSchedules",
-    "ListSearchAttributes",
-    "ListTaskQueuePartitions",
-    "ListWorkers",
-    "ListWorkflowExecutions",
-    "ListWorkflowRules",
-    "PatchSchedule",
-    "PauseActivity",
-    "PauseActivityExecution",
-    "PauseWorkflowExecution",
-    "PollActivityExecution",
-    "PollActivityTaskQueue",
-    "PollNexusOperationExecution",
-    "PollNexusTaskQueue",
-    "PollWorkflowExecutionTimeSkipping",
-    "PollWorkflowExecutionUpdate",
-    "PollWorkflowTaskQueue",
-    "QueryWorkflow",
-    "RecordActivityTaskHeartbeat",
-    "RecordActivityTaskHeartbeatById",
-    "RecordWorkerHeartbeat",
-    "RegisterNamespace",
-    "RemoveSearchAttributes",
-    "RequestCancelActivityExecution",
-    "RequestCancelNexusOperationExecution",
-    "RequestCancelWorkflowExecution",
-    "ResetActivity",
-    "ResetActivityExecution",
-    "ResetStickyTaskQueue",
-    "ResetWorkflowExecution",
-    "RespondActivityTaskCanceled",
-    "RespondActivityTaskCanceledById",
-    "RespondActivityTaskCompleted",
-    "RespondActivityTaskCompletedById",
-    "RespondActivityTaskFailed",
-    "RespondActivityTaskFailedById",
-    "RespondNexusTaskCompleted",
-    "RespondNexusTaskFailed",
-    "RespondQueryTaskCompleted",
-    "RespondWorkflowTaskCompleted",
-    "RespondWorkflowTaskFailed",
-    "ScanWorkflowExecutions",
-    "SetCurrentDeployment",
-    "ShutdownWorker",
-    "SignalWithStartWorkflowExecution",
-    "SignalWorkflowExecution",
-    "StartActivityExecution",
-    "StartBatchOperation",
-    "StartNexusOperationExecution",
-    "StartWorkflowExecution",
-    "StopBatchOperation",
-    "TerminateActivityExecution",
-    "TerminateNexusOperationExecution",
-    "TerminateWorkflowExecution",
-    "TriggerWorkflowRule",
-    "UnpauseActivity",
-    "UnpauseActivityExecution",
-    "UnpauseWorkflowExecution",
-    "UpdateActivityExecutionOptions",
-    "UpdateActivityOptions",
-    "UpdateNamespace",
-    "UpdateSchedule",
-    "UpdateTaskQueueConfig",
-    "UpdateWorkerBuildIdCompatibility",
-    "UpdateWorkerConfig",
-    "UpdateWorkerVersioningRules",
-    "UpdateWorkflowExecution",
-    "UpdateWorkflowExecutionOptions",
-];
+use crate::calls;
 
 /// How the transport begins when a compressed request turns out too large.
 const INFLATED: &[u8] = b"Error%20decompressing:%20size%20limit";
@@ -152,39 +35,29 @@ pub fn as_temporal_says(response: Response<Body>) -> Response<Body> {
 
 /// The answer to a call that is one of Temporal's and not built.
 pub fn refusal(path: &str) -> Option<Response<Body>> {
-    let call = unbuilt(path)?;
-    Some(Status::unimplemented(format!("{call} is not built yet in Segno")).into_http())
+    unbuilt(path).map(|_| status(path).into_http())
 }
 
-/// Whether a call is built.
-pub fn is_built(call: &str) -> bool {
-    BUILT.binary_search(&call).is_ok()
+/// The status of a call that is not built.
+pub fn status(path: &str) -> Status {
+    match unbuilt(path) {
+        Some(call) => Status::unimplemented(format!("{call} is not built yet in Segno")),
+        None => Status::unimplemented(""),
+    }
 }
 
 /// The call a path names, if it is one of Temporal's services and not built.
 fn unbuilt(path: &str) -> Option<&str> {
-    let (service, call) = path.strip_prefix('/')?.split_once('/')?;
-    if is_built(call) {
+    if calls::find(path.as_bytes()).is_some() {
         return None;
     }
-    segno_proto::METHODS.iter().any(|(of, name)| *of == service && *name == call).then_some(call)
+    let named = calls::names(path);
+    segno_proto::METHODS.contains(&named).then_some(named.1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_built_call_exists() {
-        for call in BUILT {
-            assert!(segno_proto::METHODS.iter().any(|(_, name)| name == call), "{call}");
-        }
-    }
-
-    #[test]
-    fn built_calls_are_in_order() {
-        assert!(BUILT.is_sorted());
-    }
 
     #[test]
     fn only_calls_of_the_protocol_are_named() {

@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use bytes::Bytes;
 use flate2::{Compression as Level, read::GzDecoder, write::GzEncoder};
 use http::{HeaderMap, HeaderValue};
-use prost::Message;
+use segno_calls::MESSAGE_BYTES_MAX;
 use tonic::Status;
 
-use super::{MESSAGE_BYTES_MAX, incoming::PREFIX_BYTES};
+use crate::reply::PREFIX_BYTES;
 
 /// The field that says how a request is compressed.
 pub(super) const ENCODING: &str = "grpc-encoding";
@@ -83,12 +83,10 @@ pub(super) fn decompress(message: &Bytes) -> Result<Bytes, Status> {
     Ok(decompressed.into())
 }
 
-/// A compressed message with its prefix in front.
-pub(super) fn compress(message: &impl Message, length: usize) -> std::io::Result<Vec<u8>> {
+/// A message compressed, with its prefix in front as before.
+pub(super) fn compress(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(vec![1; PREFIX_BYTES], Level::fast());
-    let mut plain = Vec::with_capacity(length);
-    message.encode_raw(&mut plain);
-    encoder.write_all(&plain)?;
+    encoder.write_all(plain.get(PREFIX_BYTES..).unwrap_or_default())?;
     let mut data = encoder.finish()?;
     let length = (data.len() - PREFIX_BYTES) as u32;
     data[1..PREFIX_BYTES].copy_from_slice(&length.to_be_bytes());
@@ -97,12 +95,15 @@ pub(super) fn compress(message: &impl Message, length: usize) -> std::io::Result
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
+    use crate::reply::reply_of;
 
     #[test]
     fn messages_survive() {
         let message = "x".repeat(5_000);
-        let data = compress(&message, message.encoded_len()).expect("compresses");
+        let data = compress(&reply_of(&message.encode_to_vec()).into_inner()).expect("compresses");
         assert_eq!(data[0], 1);
         assert_eq!(u32::from_be_bytes([data[1], data[2], data[3], data[4]]) as usize, data.len() - PREFIX_BYTES);
         assert!(data.len() < 200);

@@ -1,4 +1,5 @@
-//! The general path: calls of any service through tonic, streaming calls included.
+//! The general path, through tonic: calls that are not in the table, streaming calls among them, and requests that are not one
+//! whole message, for which tonic has the right status.
 
 use std::{
     convert::Infallible,
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, Limited};
+use segno_calls::MESSAGE_BYTES_MAX;
 use segno_http2::HeaderBlock;
 use segno_runtime::with_request_bytes;
 use tokio::{sync::mpsc, task::AbortHandle};
@@ -22,16 +24,19 @@ use tonic::{Code, Status, body::Body};
 use tower::Service;
 
 use super::{
-    MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE,
     compression::{ENCODING, decompress},
-    incoming::{IncomingRequest, PREFIX_BYTES},
+    incoming::IncomingRequest,
+    malformed,
+    services::Services,
     shared::Responder,
     turns::{self, Arrival, LaneKey},
 };
 use crate::{
+    calls::{self, Wait},
     delivery::{OneCall, Receipt},
-    metrics::calls,
+    metrics::calls as counts,
     otel::{self, TraceParent, Traced},
+    reply::PREFIX_BYTES,
     security::Admission,
     unbuilt,
 };
@@ -131,20 +136,21 @@ pub(super) fn handle(
         responder.start();
         let response = match request {
             Some(request) => {
-                let (calls, begun) = (calls::of_path(request.uri().path()), Instant::now());
+                let (counted, begun) = (counts::of_path(request.uri().path()), Instant::now());
                 let (request, traced) = trace(request).await;
                 let turn = match arrival {
                     Some((arrival, lane)) => arrival.turn(|| lane).await,
                     None => None,
                 };
-                let may_wait = turns::may_wait(request.uri().path());
+                let waits =
+                    calls::find(request.uri().path().as_bytes()).is_some_and(|method| method.wait != Wait::Short);
                 let handling = Box::pin(async {
                     match admission {
                         None => call_service(&services, request).await,
                         Some(admission) => call_if_admitted(&services, request, &admission).await,
                     }
                 });
-                let response = unbuilt::as_temporal_says(match may_wait {
+                let response = unbuilt::as_temporal_says(match waits {
                     true => turns::handle_waiting(turn, handling).await,
                     false => {
                         let response = handling.await;
@@ -152,8 +158,8 @@ pub(super) fn handle(
                         response
                     }
                 });
-                let code = calls::code_of(response.headers());
-                calls.ended(code, begun);
+                let code = counts::code_of(response.headers());
+                counted.ended(code, begun);
                 traced.ended(code);
                 response
             }
@@ -184,11 +190,7 @@ async fn trace(request: Request<Body>) -> (Request<Body>, Traced) {
 }
 
 /// Makes a call if its caller may. The request is read to its end before, since it says what it is about.
-pub(crate) async fn call_if_admitted(
-    services: &Services,
-    request: Request<Body>,
-    admission: &Admission,
-) -> Response<Body> {
+async fn call_if_admitted(services: &Services, request: Request<Body>, admission: &Admission) -> Response<Body> {
     let path = request.uri().path().to_owned();
     if is_streaming(&path) {
         return match admission.admit(&path, &[]).await {
@@ -242,20 +244,19 @@ pub(super) fn is_streaming(path: &str) -> bool {
     path.starts_with("/grpc.reflection.") || path == "/grpc.health.v1.Health/Watch"
 }
 
-pub(crate) async fn call_service(services: &Services, request: Request<Body>) -> Response<Body> {
+/// Makes a call through tonic.
+async fn call_service(services: &Services, request: Request<Body>) -> Response<Body> {
     let path = request.uri().path();
     if let Some(refusal) = unbuilt::refusal(path) {
         return refusal;
     }
-    let answered = if !is_workflow_service(path) {
-        services.others.clone().call(request).await
-    } else if request.headers().get(ENCODING).is_some_and(|encoding| encoding == "gzip") {
-        services.compressing.clone().call(request).await
-    } else {
-        services.workflows.clone().call(request).await
-    };
-    let Ok(response) = answered;
-    response
+    match calls::find(path.as_bytes()) {
+        Some(method) => malformed::answer(services.handlers.clone(), method, request).await,
+        None => {
+            let Ok(response) = services.others.clone().call(request).await;
+            response
+        }
+    }
 }
 
 async fn respond(responder: Responder, response: Response<Body>, call: OneCall) {
@@ -287,28 +288,9 @@ pub(super) fn header_block(mut block: HeaderBlock, headers: &HeaderMap) -> Heade
     block
 }
 
-/// Whether a path names a unary call, whose message is complete before it is handled.
-pub(super) fn is_unary(path: &str) -> bool {
-    is_workflow_service(path) && path.rsplit('/').next().is_some_and(unbuilt::is_built)
-}
-
-fn is_workflow_service(path: &str) -> bool {
-    path.strip_prefix('/')
-        .and_then(|rest| rest.strip_prefix(WORKFLOW_SERVICE))
-        .is_some_and(|call| call.starts_with('/'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn services_are_told_apart() {
-        assert!(is_workflow_service("/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"));
-        assert!(!is_workflow_service("/temporal.api.workflowservice.v1.WorkflowServiceTwo/GetSystemInfo"));
-        assert!(!is_workflow_service("/temporal.api.operatorservice.v1.OperatorService/ListClusters"));
-        assert!(!is_workflow_service("/"));
-    }
 
     #[tokio::test]
     async fn a_body_that_is_read_holds_nothing() {

@@ -8,29 +8,30 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Uri, Version};
+use segno_calls::MESSAGE_BYTES_MAX;
 use segno_http2::{ErrorCode, Handler, HeaderBlock, Refusals};
 use segno_runtime::ConnectionId;
 use tokio::task::AbortHandle;
 use tonic::{Status, body::Body};
 
 use super::{
-    MESSAGE_BYTES_MAX, Services,
     compression::{Compression, ENCODING, decompressed_length},
     general::{self, BodySender, GeneralCall},
-    methods::{self, Call, Method},
+    methods::{self, Call},
+    services::Services,
     shared::{Responder, SharedConnection},
     turns::{self, Arrival, LaneKey},
 };
 use crate::{
+    calls::{self, Method},
     delivery::{OneCall, Receipt},
-    metrics::calls,
+    metrics::calls as counts,
     otel::{self, TraceParent},
     peers::CallMetadata,
+    reply::PREFIX_BYTES,
     security::{Admission, AtFirst, Credentials, KnownCaller, Shown, Standing},
 };
 
-/// In front of each message: whether it is compressed, and its length.
-pub(super) const PREFIX_BYTES: usize = 5;
 /// Who calls.
 const AUTHORIZATION: &[u8] = b"authorization";
 /// Room that is reserved for a message whose length is announced; most messages fit.
@@ -72,7 +73,7 @@ pub(crate) struct IncomingRequest {
     compression: Compression,
     /// Counts the call until its handler does.
     under_way: Option<OneCall>,
-    /// The method, if it is one with a direct path.
+    /// The call, if it is in the table.
     method: Option<&'static Method>,
     /// What the general path needs besides.
     path: String,
@@ -176,7 +177,7 @@ impl Dispatcher {
                 false
             }
             AtFirst::Stranger(status) => {
-                let (calls, begun, call) = (calls::of_path(path), Instant::now(), self.under_way(request));
+                let (calls, begun, call) = (counts::of_path(path), Instant::now(), self.under_way(request));
                 // In a task of its own: the connection is locked while it receives.
                 let task = tokio::spawn(async move {
                     responder.start();
@@ -193,7 +194,7 @@ impl Dispatcher {
                 let admission = Admission { security: security.clone(), shown, standing: self.standing.clone() };
                 let task = tokio::spawn(async move {
                     if let Some(status) = admission.refuse_stranger(&path).await {
-                        calls::of_path(&path).ended(status.code(), Instant::now());
+                        counts::of_path(&path).ended(status.code(), Instant::now());
                         methods::refuse(responder, status, call);
                     }
                 });
@@ -235,7 +236,7 @@ impl Dispatcher {
         &self,
         stream: u32,
         request: &mut IncomingRequest,
-        method: &Method,
+        method: &'static Method,
         body: Vec<u8>,
         is_compressed: bool,
     ) {
@@ -248,7 +249,8 @@ impl Dispatcher {
         let admission = self.admission(request);
         let trace = request.trace;
         let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way, admission, trace };
-        let task = (method.handle)(self.services.direct.clone(), responder, call, self.services.turns.arrive());
+        let task =
+            methods::handle(self.services.handlers.clone(), method, responder, call, self.services.turns.arrive());
         request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
 
@@ -265,7 +267,7 @@ impl Dispatcher {
             let arrival = self.services.turns.arrive();
             let lane = match &arrival {
                 Arrival::InTurn(_) => LaneKey::default(),
-                Arrival::Late(_) => turns::lane(&request.path, message.unwrap_or_default()),
+                Arrival::Late(_) => turns::lane(calls::find(request.path.as_bytes()), message.unwrap_or_default()),
             };
             (arrival, lane)
         });
@@ -336,7 +338,7 @@ impl Handler for Dispatcher {
 
     fn field(&mut self, request: &mut IncomingRequest, name: &[u8], value: &[u8]) {
         match name {
-            b":path" => match methods::find(value) {
+            b":path" => match calls::find(value) {
                 Some(method) => request.method = Some(method),
                 None => {
                     request.path = String::from_utf8_lossy(value).into_owned();
@@ -382,8 +384,8 @@ impl Handler for Dispatcher {
             return;
         }
         let is_direct = request.method.is_some() && request.verb == Verb::POST;
-        // Calls of other services may be streaming: they are handled before their body is complete.
-        if ended || !(is_direct || general::is_unary(&request.path)) {
+        // Calls that are not in the table may be streaming: they are handled before their body is complete.
+        if ended || !is_direct {
             self.call_generally(stream, request, Vec::new(), ended);
         }
     }

@@ -1,15 +1,17 @@
 //! Connections: accepts them, speaks HTTP/2 on each, and hands every request to its service.
 //!
 //! [`accept`] limits their number. A task for each connection reads and writes ([`socket`]); HTTP/2 itself is the state
-//! machine in `segno-http2`, which that task shares with the tasks that handle calls ([`shared`]). Frequent unary calls
-//! take a direct path to their method ([`methods`]), all others the general path through tonic ([`general`]); which one
-//! is decided in [`incoming`]. When there are too many at once, namespaces take turns ([`turns`]). Why it is not hyper: docs/internals/decisions/014.
+//! machine in `segno-http2`, which that task shares with the tasks that handle calls ([`shared`]). Calls in the table
+//! take a direct path to their handler ([`methods`]), all others, and malformed ones, the general path through tonic ([`general`]);
+//! which one is decided in [`incoming`]. When there are too many at once, namespaces take turns ([`turns`]). Why it is not hyper: docs/internals/decisions/014.
 
 pub(crate) mod accept;
 mod compression;
 mod general;
 mod incoming;
+mod malformed;
 mod methods;
+mod services;
 mod shared;
 mod socket;
 mod turns;
@@ -18,14 +20,10 @@ use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use rustls::pki_types::CertificateDer;
 use segno_http2::{Connection, Settings, SharedBudget};
-use segno_proto::workflowservice::workflow_service_server::WorkflowServiceServer;
-use segno_runtime::Node;
 use tokio::{net::TcpListener, sync::watch, time::Instant};
-use tonic::service::Routes;
 
-pub(crate) use general::{call_if_admitted, call_service};
 pub(crate) use incoming::AbortOnDrop;
-pub(crate) use methods::forwarded;
+pub(crate) use services::Services;
 pub(crate) use turns::Turns;
 
 use self::{
@@ -35,19 +33,13 @@ use self::{
     socket::Socket,
 };
 use crate::{
-    delivery::UnderWay,
-    grpc::Workflows,
     peers::Peer,
     security::{
-        Security, Standing,
+        Standing,
         tls::{Protocol, Stream, Tls},
     },
 };
 
-/// Where the calls of workers and clients go.
-pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
-/// Largest request; Temporal's limit as well.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 1 << 22;
 const STREAM_WINDOW: u32 = 1 << 20;
 const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
@@ -95,27 +87,6 @@ impl ConnectionLimits {
             held_bytes_max: self.connection_bytes_max,
         }
     }
-}
-
-/// What handles requests.
-#[derive(Clone)]
-pub(crate) struct Services {
-    /// The service of the direct path.
-    pub(crate) direct: Arc<Workflows>,
-    /// The same for the general path.
-    pub(crate) workflows: WorkflowServiceServer<Workflows>,
-    /// The same with compressed responses, for callers that send compressed requests.
-    pub(crate) compressing: WorkflowServiceServer<Workflows>,
-    /// All others.
-    pub(crate) others: Routes,
-    /// Counts the calls under way.
-    pub(crate) under_way: UnderWay,
-    /// Is told when a connection is gone.
-    pub(crate) node: Arc<Node>,
-    /// Decides who may call, and how much.
-    pub(crate) security: Arc<Security>,
-    /// Lets namespaces take turns.
-    pub(crate) turns: Arc<Turns>,
 }
 
 /// Serves until `stopped` is true, then until every connection is closed.

@@ -27,7 +27,7 @@ use std::{
 use segno_runtime::HashMap;
 use tokio::sync::oneshot;
 
-use crate::{request_fields, security::rules};
+use crate::{calls::Method, request_fields};
 
 /// Calls that may be in turn: some milliseconds of work, and two groups of commits.
 const IN_TURN_MAX: u32 = 128;
@@ -35,11 +35,6 @@ const IN_TURN_MAX: u32 = 128;
 const IN_TURN_REMOTE_MAX: u32 = 512;
 /// In which time is counted.
 const STEP: Duration = Duration::from_millis(100);
-
-/// Calls of workers.
-const WORKER_CALLS: [&str; 4] = ["Poll", "Record", "Respond", "ShutdownWorker"];
-/// Calls that may wait for long, of those that have no direct path.
-const WAITING_CALLS: [&str; 4] = ["Count", "DescribeActivityExecution", "List", "Poll"];
 
 /// Who takes turns: the hash of a namespace's name, and whether it is a worker.
 pub(super) type LaneKey = u64;
@@ -276,27 +271,18 @@ pub(super) async fn handle_waiting<F: Future + ?Sized>(
     .await
 }
 
-/// Whether a call without a direct path may wait for long.
-pub(super) fn may_wait(path: &str) -> bool {
-    begins_with(path, &WAITING_CALLS)
-}
-
-/// The lane of a request: that of its namespace, as far as it names one.
-pub(super) fn lane(path: &str, message: &[u8]) -> LaneKey {
+/// The lane of a request: that of its namespace, as far as it names one, and of workers or others.
+pub(super) fn lane(method: Option<&Method>, message: &[u8]) -> LaneKey {
     static HASHER: LazyLock<RandomState> = LazyLock::new(Default::default);
-    let field = rules::find(path).and_then(|call| call.fields.name);
+    let field = method.and_then(|method| method.namespace_field);
     let namespace = field.and_then(|number| request_fields::last(message, number)).unwrap_or_default();
-    HASHER.hash_one((namespace, begins_with(path, &WORKER_CALLS)))
-}
-
-fn begins_with(path: &str, beginnings: &[&str]) -> bool {
-    let method = path.rsplit('/').next().unwrap_or_default();
-    beginnings.iter().any(|beginning| method.starts_with(beginning))
+    HASHER.hash_one((namespace, method.is_some_and(|method| method.is_of_workers)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls;
 
     fn in_turn(turns: &Turns) -> u32 {
         Count::of(turns.count.load(SeqCst)).in_turn()
@@ -431,11 +417,15 @@ mod tests {
 
     #[test]
     fn a_lane_belongs_to_a_namespace() {
-        let start = "/temporal.api.workflowservice.v1.WorkflowService/StartWorkflowExecution";
+        let method = |name: &str| {
+            let method = calls::find(format!("/{}/{name}", calls::WORKFLOW_SERVICE).as_bytes());
+            assert!(method.is_some(), "{name}");
+            method
+        };
+        let start = method("StartWorkflowExecution");
         assert_eq!(lane(start, b"\x0a\x01a"), lane(start, b"\x12\x01x\x0a\x01a"));
         assert_ne!(lane(start, b"\x0a\x01a"), lane(start, b"\x0a\x01b"));
-        let poll = start.replace("StartWorkflowExecution", "PollWorkflowTaskQueue");
-        assert_ne!(lane(start, b"\x0a\x01a"), lane(&poll, b"\x0a\x01a"));
-        assert!(may_wait(&poll) && !may_wait(start));
+        let poll = method("PollWorkflowTaskQueue");
+        assert_ne!(lane(start, b"\x0a\x01a"), lane(poll, b"\x0a\x01a"));
     }
 }

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use prost::Message;
 use segno_proto::{
+    Rpc,
+    decode::decode,
     nanos_timestamp,
     segno_access::{
         CreateKeyRequest, CreateKeyResponse, Key, ListKeysRequest, ListKeysResponse, RevokeKeyRequest,
-        RevokeKeyResponse, WhoAmIRequest, WhoAmIResponse, access_service_server::AccessService,
+        RevokeKeyResponse, WhoAmIRequest, WhoAmIResponse,
     },
     timestamp_nanos,
 };
 use segno_runtime::{AccessKey, NewKeyError, Node};
-use tonic::{Request, Response, Status};
+use tonic::{Extensions, Request, Response, Status};
 
-use super::{
-    failed,
-    routing::{Via, here},
-};
+use super::{failed, routing::Via};
 use crate::security::{Caller, digest, new_secret, roles::Grants};
 
 const NAME_BYTES_MAX: usize = 200;
@@ -62,7 +63,11 @@ impl AccessCalls {
         Ok(Response::new(CreateKeyResponse { key: Some(shown), secret }))
     }
 
-    async fn revoke(&self, request: Request<RevokeKeyRequest>) -> Result<Response<RevokeKeyResponse>, Status> {
+    /// Revokes a key.
+    pub(crate) async fn revoke_key(
+        &self,
+        request: Request<RevokeKeyRequest>,
+    ) -> Result<Response<RevokeKeyResponse>, Status> {
         let name = request.into_inner().name;
         match self.node.revoke_access_key(&name).await.map_err(failed)? {
             true => Ok(Response::new(RevokeKeyResponse {})),
@@ -71,28 +76,34 @@ impl AccessCalls {
     }
 }
 
-#[tonic::async_trait]
-impl AccessService for AccessCalls {
-    async fn create_key(&self, request: Request<CreateKeyRequest>) -> Result<Response<CreateKeyResponse>, Status> {
+impl AccessCalls {
+    pub(crate) async fn create_key(
+        &self,
+        request: Request<CreateKeyRequest>,
+    ) -> Result<Response<CreateKeyResponse>, Status> {
         let mut request = request;
-        // Known here; the node that stores the key is told.
         if request.extensions().get::<Via>().is_none() {
-            let name = caller(&request).map(|caller| caller.name.clone()).unwrap_or_default();
-            request.get_mut().key.get_or_insert_default().created_by = name;
+            request.get_mut().key.get_or_insert_default().created_by = name_of_caller(request.extensions());
         }
-        here!(self, request => self.create(request).await)
+        self.create(request).await
     }
 
-    async fn list_keys(&self, _: Request<ListKeysRequest>) -> Result<Response<ListKeysResponse>, Status> {
+    /// The request of a call before it goes to where it belongs: who creates a key is known here only.
+    pub(crate) fn prepared(&self, path: &str, message: Bytes, extensions: &Extensions) -> Result<Bytes, Status> {
+        if path != CreateKeyRequest::PATH || extensions.get::<Via>().is_some() {
+            return Ok(message);
+        }
+        let mut request: CreateKeyRequest = decode(message)?;
+        request.key.get_or_insert_default().created_by = name_of_caller(extensions);
+        Ok(request.encode_to_vec().into())
+    }
+
+    pub(crate) async fn list_keys(&self, _: Request<ListKeysRequest>) -> Result<Response<ListKeysResponse>, Status> {
         let keys = self.node.access_keys.all().iter().map(|key| shown(key)).collect();
         Ok(Response::new(ListKeysResponse { keys }))
     }
 
-    async fn revoke_key(&self, request: Request<RevokeKeyRequest>) -> Result<Response<RevokeKeyResponse>, Status> {
-        here!(self, request => self.revoke(request).await)
-    }
-
-    async fn who_am_i(&self, request: Request<WhoAmIRequest>) -> Result<Response<WhoAmIResponse>, Status> {
+    pub(crate) async fn who_am_i(&self, request: Request<WhoAmIRequest>) -> Result<Response<WhoAmIResponse>, Status> {
         let Some(caller) = caller(&request) else { return Ok(Response::new(WhoAmIResponse::default())) };
         Ok(Response::new(WhoAmIResponse {
             name: caller.name.clone(),
@@ -101,6 +112,11 @@ impl AccessService for AccessCalls {
             task_queues: caller.grants.queues.clone(),
         }))
     }
+}
+
+/// The name of who calls; empty if callers need not be known.
+fn name_of_caller(extensions: &Extensions) -> String {
+    extensions.get::<Arc<Caller>>().map(|caller| caller.name.clone()).unwrap_or_default()
 }
 
 fn caller<T>(request: &Request<T>) -> Option<&Arc<Caller>> {

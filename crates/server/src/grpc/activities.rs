@@ -44,7 +44,7 @@ use crate::{
 };
 
 /// A started activity as the wire has it.
-pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
+pub(crate) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
     let (info, activity, scheduled) = (&task.run.info, task.activity, task.scheduled);
     let standalone = activity.standalone;
     let token = ActivityToken {
@@ -115,7 +115,7 @@ impl Target {
 }
 
 impl Workflows {
-    pub(super) async fn poll_activity(
+    pub(crate) async fn poll_activity(
         &self,
         request: Request<PollActivityTaskQueueRequest>,
     ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
@@ -255,7 +255,7 @@ impl Workflows {
         taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
-    pub(super) async fn heartbeat(
+    pub(crate) async fn heartbeat(
         &self,
         request: Request<RecordActivityTaskHeartbeatRequest>,
     ) -> Result<RecordActivityTaskHeartbeatResponse, Status> {
@@ -268,7 +268,7 @@ impl Workflows {
         Ok(RecordActivityTaskHeartbeatResponse { cancel_requested, activity_paused, activity_reset })
     }
 
-    pub(super) async fn heartbeat_by_id(
+    pub(crate) async fn heartbeat_by_id(
         &self,
         mut request: RecordActivityTaskHeartbeatByIdRequest,
     ) -> Result<RecordActivityTaskHeartbeatByIdResponse, Status> {
@@ -279,7 +279,7 @@ impl Workflows {
         Ok(RecordActivityTaskHeartbeatByIdResponse { cancel_requested, activity_paused, activity_reset })
     }
 
-    pub(super) async fn activity_completed(
+    pub(crate) async fn activity_completed(
         &self,
         mut request: RespondActivityTaskCompletedRequest,
     ) -> Result<RespondActivityTaskCompletedResponse, Status> {
@@ -295,7 +295,7 @@ impl Workflows {
         Ok(RespondActivityTaskCompletedResponse::default())
     }
 
-    pub(super) async fn activity_completed_by_id(
+    pub(crate) async fn activity_completed_by_id(
         &self,
         mut request: RespondActivityTaskCompletedByIdRequest,
     ) -> Result<RespondActivityTaskCompletedByIdResponse, Status> {
@@ -317,7 +317,7 @@ impl Workflows {
         Ok(RespondActivityTaskCompletedByIdResponse::default())
     }
 
-    pub(super) async fn activity_failed(
+    pub(crate) async fn activity_failed(
         &self,
         mut request: RespondActivityTaskFailedRequest,
     ) -> Result<RespondActivityTaskFailedResponse, Status> {
@@ -329,7 +329,7 @@ impl Workflows {
         Ok(RespondActivityTaskFailedResponse { failures })
     }
 
-    pub(super) async fn activity_failed_by_id(
+    pub(crate) async fn activity_failed_by_id(
         &self,
         mut request: RespondActivityTaskFailedByIdRequest,
     ) -> Result<RespondActivityTaskFailedByIdResponse, Status> {
@@ -339,7 +339,7 @@ impl Workflows {
         Ok(RespondActivityTaskFailedByIdResponse { failures })
     }
 
-    pub(super) async fn activity_canceled(
+    pub(crate) async fn activity_canceled(
         &self,
         mut request: RespondActivityTaskCanceledRequest,
     ) -> Result<RespondActivityTaskCanceledResponse, Status> {
@@ -355,7 +355,7 @@ impl Workflows {
         Ok(RespondActivityTaskCanceledResponse::default())
     }
 
-    pub(super) async fn activity_canceled_by_id(
+    pub(crate) async fn activity_canceled_by_id(
         &self,
         mut request: RespondActivityTaskCanceledByIdRequest,
     ) -> Result<RespondActivityTaskCanceledByIdResponse, Status> {

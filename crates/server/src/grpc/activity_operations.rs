@@ -44,7 +44,7 @@ impl Workflows {
     }
 
     /// Applies a call to the run of a standalone activity.
-    pub(super) async fn operate_standalone<R: Send + 'static>(
+    pub(crate) async fn operate_standalone<R: Send + 'static>(
         &self,
         namespace: &str,
         activity_id: &str,
@@ -58,11 +58,11 @@ impl Workflows {
     }
 
     /// No two calls without a request id are the same.
-    pub(super) fn request_id(&self, given: String) -> String {
+    pub(crate) fn request_id(&self, given: String) -> String {
         if given.is_empty() { self.node.uuid() } else { given }
     }
 
-    pub(super) async fn operator_pause_activity(
+    pub(crate) async fn operator_pause_activity(
         &self,
         request: PauseActivityRequest,
     ) -> Result<PauseActivityResponse, Status> {
@@ -79,7 +79,7 @@ impl Workflows {
         Ok(PauseActivityResponse::default())
     }
 
-    pub(super) async fn operator_pause_activity_execution(
+    pub(crate) async fn operator_pause_activity_execution(
         &self,
         request: PauseActivityExecutionRequest,
     ) -> Result<PauseActivityExecutionResponse, Status> {
@@ -106,7 +106,7 @@ impl Workflows {
         Ok(PauseActivityExecutionResponse::default())
     }
 
-    pub(super) async fn operator_unpause_activity(
+    pub(crate) async fn operator_unpause_activity(
         &self,
         mut request: UnpauseActivityRequest,
     ) -> Result<UnpauseActivityResponse, Status> {
@@ -128,7 +128,7 @@ impl Workflows {
         Ok(UnpauseActivityResponse::default())
     }
 
-    pub(super) async fn operator_unpause_activity_execution(
+    pub(crate) async fn operator_unpause_activity_execution(
         &self,
         mut request: UnpauseActivityExecutionRequest,
     ) -> Result<UnpauseActivityExecutionResponse, Status> {
@@ -148,7 +148,7 @@ impl Workflows {
         Ok(UnpauseActivityExecutionResponse::default())
     }
 
-    pub(super) async fn operator_reset_activity(
+    pub(crate) async fn operator_reset_activity(
         &self,
         mut request: ResetActivityRequest,
     ) -> Result<ResetActivityResponse, Status> {
@@ -171,7 +171,7 @@ impl Workflows {
         Ok(ResetActivityResponse::default())
     }
 
-    pub(super) async fn operator_reset_activity_execution(
+    pub(crate) async fn operator_reset_activity_execution(
         &self,
         mut request: ResetActivityExecutionRequest,
     ) -> Result<ResetActivityExecutionResponse, Status> {
@@ -196,7 +196,7 @@ impl Workflows {
         Ok(ResetActivityExecutionResponse::default())
     }
 
-    pub(super) async fn operator_update_activity_options(
+    pub(crate) async fn operator_update_activity_options(
         &self,
         request: UpdateActivityOptionsRequest,
     ) -> Result<UpdateActivityOptionsResponse, Status> {
@@ -213,7 +213,7 @@ impl Workflows {
         Ok(UpdateActivityOptionsResponse { activity_options: Some(options) })
     }
 
-    pub(super) async fn operator_update_activity_execution_options(
+    pub(crate) async fn operator_update_activity_execution_options(
         &self,
         mut request: UpdateActivityExecutionOptionsRequest,
     ) -> Result<UpdateActivityExecutionOptionsResponse, Status> {

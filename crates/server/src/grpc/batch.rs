@@ -51,7 +51,7 @@ impl BatchPageToken {
 }
 
 impl Workflows {
-    pub(super) async fn start_batch(
+    pub(crate) async fn start_batch(
         &self,
         request: StartBatchOperationRequest,
     ) -> Result<StartBatchOperationResponse, Status> {
@@ -71,7 +71,7 @@ impl Workflows {
         Ok(StartBatchOperationResponse::default())
     }
 
-    pub(super) async fn describe_batch(
+    pub(crate) async fn describe_batch(
         &self,
         request: DescribeBatchOperationRequest,
     ) -> Result<DescribeBatchOperationResponse, Status> {
@@ -96,7 +96,7 @@ impl Workflows {
         })
     }
 
-    pub(super) fn list_batches(
+    pub(crate) fn list_batches(
         &self,
         request: ListBatchOperationsRequest,
     ) -> Result<ListBatchOperationsResponse, Status> {
@@ -128,7 +128,7 @@ impl Workflows {
         })
     }
 
-    pub(super) async fn stop_batch(
+    pub(crate) async fn stop_batch(
         &self,
         request: StopBatchOperationRequest,
     ) -> Result<StopBatchOperationResponse, Status> {
@@ -140,7 +140,7 @@ impl Workflows {
 }
 
 /// What was listed for a job, in the newer spelling.
-pub(super) fn targets(request: &StartBatchOperationRequest) -> Vec<Execution> {
+pub(crate) fn targets(request: &StartBatchOperationRequest) -> Vec<Execution> {
     let of_activities = request.operation.as_ref().is_some_and(checks::is_of_activities);
     let kind = if of_activities { ExecutionType::Activity } else { ExecutionType::Workflow };
     let older = checks::executions(request).iter().map(|execution| Execution {

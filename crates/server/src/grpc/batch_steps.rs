@@ -20,14 +20,13 @@ use segno_proto::{
         TerminateActivityExecutionRequest, TerminateWorkflowExecutionRequest, UnpauseActivityRequest,
         UpdateActivityOptionsRequest, UpdateWorkflowExecutionOptionsRequest, reset_activity_request,
         start_batch_operation_request::Operation, unpause_activity_request, update_activity_options_request,
-        workflow_service_server::WorkflowService,
     },
 };
 use segno_runtime::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Namespace, Step, StepError, step_id};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
-use super::{Workflows, batch::targets};
-use crate::validate::batch::is_of_activities;
+use super::batch::targets;
+use crate::{calls::Handlers, validate::batch::is_of_activities};
 
 /// Only what is open can be changed by these.
 const OPEN: &str = "CloseTime IS NULL";
@@ -35,12 +34,12 @@ const OPEN: &str = "CloseTime IS NULL";
 /// The service's calls, as steps of jobs.
 pub struct BatchCalls {
     /// Not held: the node has the steps, and the service has the node.
-    service: Weak<Workflows>,
+    service: Weak<Handlers>,
 }
 
 impl BatchCalls {
     /// Steps that are calls of a service.
-    pub fn new(service: &Arc<Workflows>) -> Self {
+    pub(crate) fn new(service: &Arc<Handlers>) -> Self {
         Self { service: Arc::downgrade(service) }
     }
 }
@@ -87,7 +86,7 @@ fn filter(request: &StartBatchOperationRequest) -> Option<String> {
 
 /// The steps of one job.
 struct Steps {
-    service: Weak<Workflows>,
+    service: Weak<Handlers>,
     request: Arc<StartBatchOperationRequest>,
 }
 
@@ -114,9 +113,9 @@ impl BatchStep for Steps {
     }
 }
 
-impl Workflows {
+impl Handlers {
     /// Does to one execution what a job is to do.
-    async fn step(&self, request: &StartBatchOperationRequest, target: BatchTarget) -> Result<(), Status> {
+    async fn step(self: &Arc<Self>, request: &StartBatchOperationRequest, target: BatchTarget) -> Result<(), Status> {
         let namespace = request.namespace.clone();
         let request_id = |what: &str| step_id(&[&request.job_id, what, &target.id, &target.run_id]);
         let workflow = WorkflowExecution { workflow_id: target.id.clone(), run_id: target.run_id.clone() };
@@ -131,7 +130,7 @@ impl Workflows {
                     identity: worker_identity(),
                     ..Default::default()
                 };
-                self.terminate_workflow_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::CancellationOperation(_) => {
                 let call = RequestCancelWorkflowExecutionRequest {
@@ -141,7 +140,7 @@ impl Workflows {
                     identity: worker_identity(),
                     ..Default::default()
                 };
-                self.request_cancel_workflow_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::SignalOperation(signal) => {
                 let call = SignalWorkflowExecutionRequest {
@@ -153,11 +152,11 @@ impl Workflows {
                     request_id: request_id("signal"),
                     ..Default::default()
                 };
-                self.signal_workflow_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::DeletionOperation(_) => {
                 let call = DeleteWorkflowExecutionRequest { namespace, workflow_execution: execution };
-                self.delete_workflow_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::ResetOperation(reset) => self.reset_step(request, reset, workflow, request_id("reset")).await,
             Operation::UnpauseActivitiesOperation(operation) => {
@@ -173,7 +172,7 @@ impl Workflows {
                         unpause::Activity::MatchAll(all) => unpause_activity_request::Activity::UnpauseAll(all),
                     }),
                 };
-                self.unpause_activity(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::ResetActivitiesOperation(operation) => {
                 let call = ResetActivityRequest {
@@ -189,7 +188,7 @@ impl Workflows {
                         reset_activities::Activity::MatchAll(all) => reset_activity_request::Activity::MatchAll(all),
                     }),
                 };
-                self.reset_activity(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::UpdateActivityOptionsOperation(operation) => {
                 let Some(activity) = operation.activity.clone() else {
@@ -211,7 +210,7 @@ impl Workflows {
                         }
                     }),
                 };
-                self.update_activity_options(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::UpdateWorkflowOptionsOperation(operation) => {
                 let call = UpdateWorkflowExecutionOptionsRequest {
@@ -221,7 +220,7 @@ impl Workflows {
                     update_mask: operation.update_mask.clone(),
                     identity: operation.identity.clone(),
                 };
-                self.update_workflow_execution_options(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::CancelActivitiesOperation(operation) => {
                 let call = RequestCancelActivityExecutionRequest {
@@ -232,7 +231,7 @@ impl Workflows {
                     identity: operation.identity.clone(),
                     reason: operation.reason.clone(),
                 };
-                self.request_cancel_activity_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::TerminateActivitiesOperation(operation) => {
                 let call = TerminateActivityExecutionRequest {
@@ -243,17 +242,17 @@ impl Workflows {
                     identity: operation.identity.clone(),
                     reason: operation.reason.clone(),
                 };
-                self.terminate_activity_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
             Operation::DeleteActivitiesOperation(_) => {
                 let call = DeleteActivityExecutionRequest { namespace, activity_id: target.id, run_id: target.run_id };
-                self.delete_activity_execution(Request::new(call)).await.map(drop)
+                self.make(&call).await.map(drop)
             }
         }
     }
 
     async fn reset_step(
-        &self,
+        self: &Arc<Self>,
         request: &StartBatchOperationRequest,
         reset: &BatchOperationReset,
         mut execution: WorkflowExecution,
@@ -273,12 +272,12 @@ impl Workflows {
             post_reset_operations: reset.post_reset_operations.clone(),
             identity: reset.identity.clone(),
         };
-        self.reset_workflow_execution(Request::new(call)).await.map(drop)
+        self.make(&call).await.map(drop)
     }
 
     /// The event to which an execution is reset. A point of an older run makes that one the execution.
     async fn reset_point(
-        &self,
+        self: &Arc<Self>,
         namespace: &str,
         options: &ResetOptions,
         execution: &mut WorkflowExecution,
@@ -292,12 +291,7 @@ impl Workflows {
                     namespace: namespace.to_owned(),
                     execution: Some(execution.clone()),
                 };
-                let described = self
-                    .describe_workflow_execution(Request::new(call))
-                    .await?
-                    .into_inner()
-                    .workflow_execution_info
-                    .unwrap_or_default();
+                let described = self.make(&call).await?.workflow_execution_info.unwrap_or_default();
                 let points = described.auto_reset_points.unwrap_or_default().points;
                 let point = points.into_iter().find(|point| point.build_id == *build_id);
                 let refuse = |why: &str| Err(Status::failed_precondition(format!("Reset point for {build_id} {why}")));
@@ -318,7 +312,7 @@ impl Workflows {
     }
 
     /// The first workflow task that was completed, else the event after the first that was scheduled.
-    async fn first_task(&self, namespace: &str, execution: &WorkflowExecution) -> Result<i64, Status> {
+    async fn first_task(self: &Arc<Self>, namespace: &str, execution: &WorkflowExecution) -> Result<i64, Status> {
         let mut call = GetWorkflowExecutionHistoryRequest {
             namespace: namespace.to_owned(),
             execution: Some(execution.clone()),
@@ -326,7 +320,7 @@ impl Workflows {
         };
         let mut scheduled = None;
         loop {
-            let page = self.get_workflow_execution_history(Request::new(call.clone())).await?.into_inner();
+            let page = self.make(&call).await?;
             for event in page.history.map(|history| history.events().unwrap_or_default()).unwrap_or_default() {
                 match event.event_type() {
                     EventType::WorkflowTaskCompleted => return Ok(event.event_id),
@@ -342,7 +336,7 @@ impl Workflows {
     }
 
     /// The last workflow task that was completed, else the event after the first that was scheduled.
-    async fn last_task(&self, namespace: &str, execution: &WorkflowExecution) -> Result<i64, Status> {
+    async fn last_task(self: &Arc<Self>, namespace: &str, execution: &WorkflowExecution) -> Result<i64, Status> {
         let mut call = GetWorkflowExecutionHistoryReverseRequest {
             namespace: namespace.to_owned(),
             execution: Some(execution.clone()),
@@ -350,7 +344,7 @@ impl Workflows {
         };
         let mut scheduled = None;
         loop {
-            let page = self.get_workflow_execution_history_reverse(Request::new(call.clone())).await?.into_inner();
+            let page = self.make(&call).await?;
             for event in page.history.map(|history| history.events().unwrap_or_default()).unwrap_or_default() {
                 match event.event_type() {
                     EventType::WorkflowTaskCompleted => return Ok(event.event_id),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use segno_proto::segno_cluster::{
     DescribeRequest, DescribeResponse, DrainRequest, DrainResponse, FenceRequest, FenceResponse, Node as ShownNode,
-    NodeLink, cluster_service_server::ClusterService,
+    NodeLink,
 };
 use segno_runtime::{CallError, Cluster, Node};
 use tonic::{Request, Response, Status};
@@ -41,9 +41,8 @@ fn changed(found: Result<bool, CallError>, name: &str) -> Result<(), Status> {
     }
 }
 
-#[tonic::async_trait]
-impl ClusterService for ClusterCalls {
-    async fn describe(&self, _: Request<DescribeRequest>) -> Result<Response<DescribeResponse>, Status> {
+impl ClusterCalls {
+    pub(crate) async fn describe(&self, _: Request<DescribeRequest>) -> Result<Response<DescribeResponse>, Status> {
         let cluster = self.cluster()?;
         let (map, links) = (cluster.topology.map(), cluster.peers.links());
         let link = |id| match links.iter().find(|(node, _)| *node == id) {
@@ -68,13 +67,13 @@ impl ClusterService for ClusterCalls {
         }))
     }
 
-    async fn drain(&self, request: Request<DrainRequest>) -> Result<Response<DrainResponse>, Status> {
+    pub(crate) async fn drain(&self, request: Request<DrainRequest>) -> Result<Response<DrainResponse>, Status> {
         let name = request.into_inner().name;
         changed(self.cluster()?.peers.drain(&name).await, &name)?;
         Ok(Response::new(DrainResponse {}))
     }
 
-    async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
+    pub(crate) async fn fence(&self, request: Request<FenceRequest>) -> Result<Response<FenceResponse>, Status> {
         let name = request.into_inner().name;
         changed(self.cluster()?.peers.fence(&name).await, &name)?;
         Ok(Response::new(FenceResponse {}))

@@ -10,7 +10,7 @@ use crate::status;
 
 /// Keeps a page that is not the last one, and answers it; puts the commands of those before in front of the last one's. `current`
 /// says whether a worker has the task now: the last page of one that is over goes on as it is, and may be a repeated one.
-pub(super) fn take(
+pub(crate) fn take(
     node: &Node,
     namespace: &Namespace,
     request: &mut RespondWorkflowTaskCompletedRequest,

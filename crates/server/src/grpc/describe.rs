@@ -41,7 +41,7 @@ use crate::validate;
 const YEAR_ONE: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
 
 impl Workflows {
-    pub(super) async fn describe(
+    pub(crate) async fn describe(
         &self,
         mut request: DescribeWorkflowExecutionRequest,
     ) -> Result<DescribeWorkflowExecutionResponse, Status> {
@@ -112,7 +112,7 @@ fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
 }
 
 /// A time on the wire; none if there is none.
-pub(super) fn time(nanos: Nanos) -> Option<Timestamp> {
+pub(crate) fn time(nanos: Nanos) -> Option<Timestamp> {
     (nanos != 0).then(|| nanos_timestamp(nanos))
 }
 

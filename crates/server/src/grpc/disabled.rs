@@ -29,7 +29,7 @@ pub enum Disabled {
 
 impl Workflows {
     /// The answer to a poll for time that a workflow skips for itself. Its execution is checked first.
-    pub(super) fn workflow_time_skipping(&self, request: &PollWorkflowExecutionTimeSkippingRequest) -> Status {
+    pub(crate) fn workflow_time_skipping(&self, request: &PollWorkflowExecutionTimeSkippingRequest) -> Status {
         let checked = self
             .namespace(&request.namespace)
             .and_then(|_| validate::execution(request.workflow_execution.as_ref()).map_err(refused));
@@ -40,7 +40,7 @@ impl Workflows {
     }
 
     /// The answer to a call of a feature that is off.
-    pub(super) fn disabled(&self, namespace: &str, what: Disabled) -> Status {
+    pub(crate) fn disabled(&self, namespace: &str, what: Disabled) -> Status {
         if let Err(status) = self.namespace(namespace) {
             return status;
         }

@@ -7,16 +7,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use segno_engine::Run;
 use segno_proto::{
     nanos_timestamp,
-    segno_workflow::{
-        DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueSide,
-        workflow_service_server::WorkflowService,
-    },
+    segno_workflow::{DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueSide},
     timestamp_nanos,
 };
 use segno_runtime::{LeaseView, Namespace, Node, QueueKey, QueueKind, QueueService, WorkflowKey};
 use tonic::{Request, Response, Status};
 
-use super::{Workflows, failed, routing::here};
+use super::{Workflows, failed};
+use crate::calls::Handlers;
 use crate::why::{self, QueueSeen, ScriptSeen, Seen};
 
 /// Segno's WorkflowService.
@@ -32,7 +30,12 @@ impl WorkflowExplanations {
         Self { workflows: Arc::new(Workflows::new(node.clone())), node }
     }
 
-    async fn explain_here(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+    /// Why a run does not go on.
+    pub(crate) async fn explain(
+        &self,
+        handlers: &Arc<Handlers>,
+        request: Request<ExplainRequest>,
+    ) -> Result<Response<ExplainResponse>, Status> {
         let ExplainRequest { namespace, workflow_id, run_id } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         if workflow_id.is_empty() {
@@ -47,7 +50,7 @@ impl WorkflowExplanations {
         };
         let script = self.script(&namespace, &key, run).await;
         let leases = self.node.workers.leases_of(namespace.key);
-        let (workflow_queue, activity_queues) = self.queues(&namespace, run, &leases).await?;
+        let (workflow_queue, activity_queues) = self.queues(handlers, &namespace, run, &leases).await?;
         let seen = Seen {
             run,
             now: self.node.clock_now(),
@@ -77,6 +80,7 @@ impl WorkflowExplanations {
     /// The queues in which tasks of the run wait.
     async fn queues(
         &self,
+        handlers: &Arc<Handlers>,
         namespace: &Namespace,
         run: &Run,
         leases: &[LeaseView],
@@ -85,12 +89,12 @@ impl WorkflowExplanations {
         let mut workflow = QueueSeen::default();
         let waits = state.task.as_ref().filter(|task| task.started_event_id == 0 && !task.sticky);
         if let Some(task) = waits.filter(|_| state.script.is_none()) {
-            workflow = self.queue(namespace, &task.queue, QueueKind::Workflow, leases).await?;
+            workflow = self.queue(handlers, namespace, &task.queue, QueueKind::Workflow, leases).await?;
         }
         let mut activities = BTreeMap::new();
         for activity in state.activities.values().filter(|activity| activity.started_time == 0) {
             if !activities.contains_key(&activity.queue) {
-                let seen = self.queue(namespace, &activity.queue, QueueKind::Activity, leases).await?;
+                let seen = self.queue(handlers, namespace, &activity.queue, QueueKind::Activity, leases).await?;
                 activities.insert(activity.queue.clone(), seen);
             }
         }
@@ -100,13 +104,14 @@ impl WorkflowExplanations {
     /// A queue, as its home knows it.
     async fn queue(
         &self,
+        handlers: &Arc<Handlers>,
         namespace: &Namespace,
         name: &str,
         kind: QueueKind,
         leases: &[LeaseView],
     ) -> Result<QueueSeen, Status> {
         let request = DescribeQueueRequest { namespace: namespace.name.clone(), task_queue: name.to_owned() };
-        let told = self.describe_queue(Request::new(request)).await?.into_inner();
+        let told = handlers.make(&request).await?;
         let side = match kind {
             QueueKind::Workflow => told.workflow,
             _ => told.activity,
@@ -126,7 +131,8 @@ impl WorkflowExplanations {
         })
     }
 
-    async fn describe_queue_here(
+    /// The workers and tasks of a queue, as its home knows them.
+    pub(crate) async fn describe_queue(
         &self,
         request: Request<DescribeQueueRequest>,
     ) -> Result<Response<DescribeQueueResponse>, Status> {
@@ -146,19 +152,5 @@ impl WorkflowExplanations {
         };
         let (workflow, activity) = (side(QueueKind::Workflow), side(QueueKind::Activity));
         Ok(Response::new(DescribeQueueResponse { workflow, activity }))
-    }
-}
-
-#[tonic::async_trait]
-impl WorkflowService for WorkflowExplanations {
-    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
-        here!(self, request => self.explain_here(request).await)
-    }
-
-    async fn describe_queue(
-        &self,
-        request: Request<DescribeQueueRequest>,
-    ) -> Result<Response<DescribeQueueResponse>, Status> {
-        here!(self, request => self.describe_queue_here(request).await)
     }
 }

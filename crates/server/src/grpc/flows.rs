@@ -1,4 +1,4 @@
-//! Segno's own service for scripts. The HTTP form of the same calls is in [`crate::http_flows`].
+//! Segno's own service for scripts. The HTTP form of the same calls is in [`segno_http_api::flows`].
 
 use std::sync::Arc;
 
@@ -10,13 +10,12 @@ use segno_proto::{
         DeployFile, DeployRequest, DeployResponse, DescribeRequest, DescribeResponse, DescribeRunRequest,
         DescribeRunResponse, Diagnostic, Diagnostics, Flow, FlowVersion, GetSourceRequest, GetSourceResponse, Handler,
         ListRequest, ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
-        flow_service_server::FlowService,
     },
 };
 use segno_runtime::{CheckedScript, Deployment, MoveCall, Node, ScriptError, ScriptInfo, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
-use super::{Workflows, routing::here};
+use super::Workflows;
 use crate::status;
 
 /// Names in one page.
@@ -37,7 +36,7 @@ impl FlowCalls {
 }
 
 impl FlowCalls {
-    async fn deploy_here(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
+    pub(crate) async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.open_namespace(&request.namespace)?;
         let first = DeployFile { source: request.source, file_name: request.file_name };
@@ -71,7 +70,10 @@ impl FlowCalls {
         Ok(Response::new(DeployResponse { more: responses.collect(), ..first }))
     }
 
-    async fn activate_here(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {
+    pub(crate) async fn activate(
+        &self,
+        request: Request<ActivateRequest>,
+    ) -> Result<Response<ActivateResponse>, Status> {
         let ActivateRequest { namespace, name, version, identity } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         let version = self.node.scripts.activate(namespace, &name, &version, &identity).await;
@@ -79,7 +81,10 @@ impl FlowCalls {
         Ok(Response::new(ActivateResponse { name, version }))
     }
 
-    async fn rollback_here(&self, request: Request<RollbackRequest>) -> Result<Response<RollbackResponse>, Status> {
+    pub(crate) async fn rollback(
+        &self,
+        request: Request<RollbackRequest>,
+    ) -> Result<Response<RollbackResponse>, Status> {
         let RollbackRequest { namespace, name, identity } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         let version = self.node.scripts.rollback(namespace, &name, &identity).await;
@@ -87,14 +92,14 @@ impl FlowCalls {
         Ok(Response::new(RollbackResponse { name, version }))
     }
 
-    async fn delete_here(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
+    pub(crate) async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
         let DeleteRequest { namespace, name, version } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         self.node.scripts.delete(namespace, &name, &version).await.map_err(|error| refused(error, ""))?;
         Ok(Response::new(DeleteResponse {}))
     }
 
-    async fn describe_run_here(
+    pub(crate) async fn describe_run(
         &self,
         request: Request<DescribeRunRequest>,
     ) -> Result<Response<DescribeRunResponse>, Status> {
@@ -112,7 +117,7 @@ impl FlowCalls {
         }))
     }
 
-    async fn migrate_here(&self, request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
+    pub(crate) async fn migrate(&self, request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
         let MigrateRequest { namespace, workflow_id, run_id, version, from_event, check_only } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         let key = WorkflowKey::new(namespace.key, &workflow_id);
@@ -122,9 +127,8 @@ impl FlowCalls {
     }
 }
 
-#[tonic::async_trait]
-impl FlowService for FlowCalls {
-    async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
+impl FlowCalls {
+    pub(crate) async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let checked = self.node.scripts.check(&namespace, request.source, request.file_name.clone()).await;
@@ -133,7 +137,7 @@ impl FlowService for FlowCalls {
         Ok(Response::new(CheckResponse { name, version, diagnostics }))
     }
 
-    async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+    pub(crate) async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let limit = usize::try_from(request.page_size).ok().filter(|size| (1..=PAGE_MAX).contains(size));
@@ -145,46 +149,25 @@ impl FlowService for FlowCalls {
         Ok(Response::new(ListResponse { flows: found.into_iter().map(flow).collect(), next_page_token }))
     }
 
-    async fn describe(&self, request: Request<DescribeRequest>) -> Result<Response<DescribeResponse>, Status> {
+    pub(crate) async fn describe(
+        &self,
+        request: Request<DescribeRequest>,
+    ) -> Result<Response<DescribeResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let found = self.node.scripts.describe(&namespace, &request.name).await.map_err(|error| refused(error, ""))?;
         Ok(Response::new(DescribeResponse { flow: Some(flow(found)) }))
     }
 
-    async fn get_source(&self, request: Request<GetSourceRequest>) -> Result<Response<GetSourceResponse>, Status> {
+    pub(crate) async fn get_source(
+        &self,
+        request: Request<GetSourceRequest>,
+    ) -> Result<Response<GetSourceResponse>, Status> {
         let GetSourceRequest { namespace, name, version } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         let found = self.node.scripts.source(&namespace, &name, &version).await;
         let (source, version, file_name) = found.map_err(|error| refused(error, ""))?;
         Ok(Response::new(GetSourceResponse { source: source.into(), version, file_name }))
-    }
-
-    async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
-        here!(self, request => self.deploy_here(request).await)
-    }
-
-    async fn activate(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {
-        here!(self, request => self.activate_here(request).await)
-    }
-
-    async fn rollback(&self, request: Request<RollbackRequest>) -> Result<Response<RollbackResponse>, Status> {
-        here!(self, request => self.rollback_here(request).await)
-    }
-
-    async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
-        here!(self, request => self.delete_here(request).await)
-    }
-
-    async fn describe_run(
-        &self,
-        request: Request<DescribeRunRequest>,
-    ) -> Result<Response<DescribeRunResponse>, Status> {
-        here!(self, request => self.describe_run_here(request).await)
-    }
-
-    async fn migrate(&self, request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
-        here!(self, request => self.migrate_here(request).await)
     }
 }
 

@@ -44,7 +44,7 @@ impl Workflows {
         Ok(Some(opened))
     }
 
-    pub(super) async fn history(
+    pub(crate) async fn history(
         &self,
         request: Request<GetWorkflowExecutionHistoryRequest>,
     ) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
@@ -120,7 +120,7 @@ impl Workflows {
         Ok(response)
     }
 
-    pub(super) async fn history_reverse(
+    pub(crate) async fn history_reverse(
         &self,
         mut request: GetWorkflowExecutionHistoryReverseRequest,
     ) -> Result<GetWorkflowExecutionHistoryReverseResponse, Status> {

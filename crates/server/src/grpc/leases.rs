@@ -13,14 +13,13 @@ use segno_proto::{
     segno_worker::{
         DescribeWorkerRequest, DescribeWorkerResponse, HeartbeatRequest, HeartbeatResponse, HeldActivity,
         HeldWorkflowTask, ListWorkersRequest, ListWorkersResponse, TokenMismatch, Worker, WorkerInactive, WorkerState,
-        worker_service_server::WorkerService,
     },
     worker::WorkerHeartbeat,
 };
 use segno_runtime::{ActivityToken, LeaseView, Namespace, Node};
 use tonic::{Code, Request, Response, Status};
 
-use super::{Workflows, routing::here};
+use super::Workflows;
 use crate::status;
 
 /// Longest name of a worker, as for all names.
@@ -38,7 +37,11 @@ impl WorkerLeases {
         Self { workflows: Workflows::new(node.clone()), node }
     }
 
-    async fn heartbeat_here(&self, request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
+    /// Renews a lease.
+    pub(crate) async fn heartbeat(
+        &self,
+        request: Request<HeartbeatRequest>,
+    ) -> Result<Response<HeartbeatResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let worker = &request.worker_instance_key;
@@ -68,13 +71,8 @@ impl WorkerLeases {
     }
 }
 
-#[tonic::async_trait]
-impl WorkerService for WorkerLeases {
-    async fn heartbeat(&self, request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
-        here!(self, request => self.heartbeat_here(request).await)
-    }
-
-    async fn list_workers(
+impl WorkerLeases {
+    pub(crate) async fn list_workers(
         &self,
         request: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
@@ -89,7 +87,7 @@ impl WorkerService for WorkerLeases {
         Ok(Response::new(ListWorkersResponse { workers: workers.into_values().collect() }))
     }
 
-    async fn describe_worker(
+    pub(crate) async fn describe_worker(
         &self,
         request: Request<DescribeWorkerRequest>,
     ) -> Result<Response<DescribeWorkerResponse>, Status> {

@@ -1,14 +1,12 @@
 //! Temporal's services over the runtime: requests in, replies out.
 //!
-//! Each file has the calls of one topic as methods on [`Workflows`]; [`service`] ties them to the generated trait. What
-//! is not in there answers UNIMPLEMENTED before it gets this far.
+//! Each file has the calls of one topic as methods; the [table of calls](crate::calls) names them.
 
 mod access;
 mod activities;
 mod activity_operations;
 mod batch;
 mod batch_steps;
-mod call;
 mod cluster;
 mod completion_pages;
 mod describe;
@@ -33,7 +31,6 @@ pub(crate) mod routing;
 mod rules;
 mod schedules;
 mod search_attributes;
-mod service;
 mod standalone;
 mod starting;
 mod system;
@@ -54,6 +51,7 @@ use tonic::Status;
 pub use access::AccessCalls;
 pub use batch_steps::BatchCalls;
 pub use cluster::ClusterCalls;
+pub use disabled::Disabled;
 pub use explain::WorkflowExplanations;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
@@ -109,7 +107,10 @@ fn key_of(namespace: &Namespace, execution: Option<&WorkflowExecution>) -> (Work
 }
 
 fn refused(refused: validate::RequestError) -> Status {
-    status::from_refused(refused)
+    match refused.code {
+        validate::Code::InvalidArgument => Status::invalid_argument(refused.text),
+        validate::Code::Unimplemented => Status::unimplemented(refused.text),
+    }
 }
 
 fn failed(error: segno_runtime::CallError) -> Status {

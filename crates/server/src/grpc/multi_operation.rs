@@ -21,7 +21,7 @@ use super::{
 use crate::{status, validate};
 
 impl Workflows {
-    pub(super) async fn execute_multi_operation(
+    pub(crate) async fn execute_multi_operation(
         &self,
         request: Request<ExecuteMultiOperationRequest>,
     ) -> Result<ExecuteMultiOperationResponse, Status> {

@@ -54,7 +54,7 @@ pub fn rejected(refused: validate::RequestError) -> CallError {
 }
 
 impl Workflows {
-    pub(super) async fn register_namespace(
+    pub(crate) async fn register_namespace(
         &self,
         mut request: RegisterNamespaceRequest,
     ) -> Result<RegisterNamespaceResponse, Status> {
@@ -75,7 +75,7 @@ impl Workflows {
         Ok(RegisterNamespaceResponse::default())
     }
 
-    pub(super) fn describe_namespace(
+    pub(crate) fn describe_namespace(
         &self,
         request: DescribeNamespaceRequest,
     ) -> Result<DescribeNamespaceResponse, Status> {
@@ -92,7 +92,7 @@ impl Workflows {
     }
 
     /// In the order in which they were registered; a page's token is the key of its last namespace.
-    pub(super) fn list_namespaces(&self, request: ListNamespacesRequest) -> Result<ListNamespacesResponse, Status> {
+    pub(crate) fn list_namespaces(&self, request: ListNamespacesRequest) -> Result<ListNamespacesResponse, Status> {
         let (size, after) = validate::namespace::list(&request).map_err(refused)?;
         let also_deleted = request.namespace_filter.is_some_and(|filter| filter.include_deleted);
         let mut found = self.node.namespaces.after(NamespaceKey(after));
@@ -113,7 +113,7 @@ impl Workflows {
         Ok(ListNamespacesResponse { namespaces: namespaces.collect(), next_page_token })
     }
 
-    pub(super) async fn update_namespace(
+    pub(crate) async fn update_namespace(
         &self,
         request: UpdateNamespaceRequest,
     ) -> Result<UpdateNamespaceResponse, Status> {
@@ -131,7 +131,7 @@ impl Workflows {
         })
     }
 
-    pub(super) async fn deprecate_namespace(
+    pub(crate) async fn deprecate_namespace(
         &self,
         request: DeprecateNamespaceRequest,
     ) -> Result<DeprecateNamespaceResponse, Status> {
@@ -147,7 +147,7 @@ impl Workflows {
 }
 
 impl Operator {
-    pub(super) async fn delete_namespace(
+    pub(crate) async fn delete_namespace(
         &self,
         mut request: DeleteNamespaceRequest,
     ) -> Result<DeleteNamespaceResponse, Status> {

@@ -38,7 +38,7 @@ impl Token for CommandToken {
 
 impl Workflows {
     /// Waits like any other poll, and ends when its time is up or its worker says goodbye.
-    pub(super) async fn poll_nexus_task(
+    pub(crate) async fn poll_nexus_task(
         &self,
         request: Request<PollNexusTaskQueueRequest>,
     ) -> Result<Response<PollNexusTaskQueueResponse>, Status> {
@@ -74,7 +74,7 @@ impl Workflows {
     }
 
     /// What a worker says to a command changes nothing: whether an activity stopped is seen by its own report.
-    pub(super) fn nexus_task_completed(
+    pub(crate) fn nexus_task_completed(
         &self,
         request: RespondNexusTaskCompletedRequest,
     ) -> Result<RespondNexusTaskCompletedResponse, Status> {
@@ -83,7 +83,7 @@ impl Workflows {
     }
 
     /// A command that a worker could not carry out is not repeated.
-    pub(super) fn nexus_task_failed(
+    pub(crate) fn nexus_task_failed(
         &self,
         request: RespondNexusTaskFailedRequest,
     ) -> Result<RespondNexusTaskFailedResponse, Status> {

@@ -13,7 +13,7 @@ use super::{Workflows, failed, key_of, refused};
 use crate::validate::options as checks;
 
 impl Workflows {
-    pub(super) async fn update_options(
+    pub(crate) async fn update_options(
         &self,
         request: UpdateWorkflowExecutionOptionsRequest,
     ) -> Result<UpdateWorkflowExecutionOptionsResponse, Status> {

@@ -12,7 +12,7 @@ use super::{Workflows, disabled::Disabled, failed, refused};
 use crate::validate::pausing::{self as checks, Pausing};
 
 impl Workflows {
-    pub(super) async fn pause_workflow(
+    pub(crate) async fn pause_workflow(
         &self,
         request: PauseWorkflowExecutionRequest,
     ) -> Result<PauseWorkflowExecutionResponse, Status> {
@@ -28,7 +28,7 @@ impl Workflows {
     }
 
     /// What was paused can be unpaused, whether or not pausing is allowed now.
-    pub(super) async fn unpause_workflow(
+    pub(crate) async fn unpause_workflow(
         &self,
         request: UnpauseWorkflowExecutionRequest,
     ) -> Result<UnpauseWorkflowExecutionResponse, Status> {

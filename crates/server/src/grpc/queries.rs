@@ -15,7 +15,7 @@ use super::{Workflows, failed, key_of, refused};
 use crate::{deadline, status, validate};
 
 impl Workflows {
-    pub(super) async fn query(&self, request: Request<QueryWorkflowRequest>) -> Result<QueryWorkflowResponse, Status> {
+    pub(crate) async fn query(&self, request: Request<QueryWorkflowRequest>) -> Result<QueryWorkflowResponse, Status> {
         let until = deadline::call(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
@@ -31,7 +31,7 @@ impl Workflows {
         })
     }
 
-    pub(super) async fn answer_query(
+    pub(crate) async fn answer_query(
         &self,
         mut request: RespondQueryTaskCompletedRequest,
     ) -> Result<RespondQueryTaskCompletedResponse, Status> {

@@ -16,7 +16,7 @@ use crate::validate;
 const MILLISECOND: i64 = 1_000_000;
 
 impl Workflows {
-    pub(super) async fn update_queue_config(
+    pub(crate) async fn update_queue_config(
         &self,
         request: UpdateTaskQueueConfigRequest,
     ) -> Result<UpdateTaskQueueConfigResponse, Status> {

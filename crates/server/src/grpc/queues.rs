@@ -28,7 +28,7 @@ const PRIORITY_DEFAULT: i32 = 3;
 const OWNER: &str = "segno";
 
 impl Workflows {
-    pub(super) fn describe_queue(
+    pub(crate) fn describe_queue(
         &self,
         mut request: DescribeTaskQueueRequest,
     ) -> Result<DescribeTaskQueueResponse, Status> {
@@ -138,7 +138,7 @@ impl Workflows {
     }
 
     /// A queue is not divided: it is its own and only partition.
-    pub(super) fn list_partitions(
+    pub(crate) fn list_partitions(
         &self,
         mut request: ListTaskQueuePartitionsRequest,
     ) -> Result<ListTaskQueuePartitionsResponse, Status> {

@@ -12,7 +12,7 @@ use super::{Workflows, failed, key_of, refused};
 use crate::validate;
 
 impl Workflows {
-    pub(super) async fn reset(
+    pub(crate) async fn reset(
         &self,
         request: ResetWorkflowExecutionRequest,
     ) -> Result<ResetWorkflowExecutionResponse, Status> {

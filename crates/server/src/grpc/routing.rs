@@ -1,16 +1,15 @@
 //! Calls go to the node that they are about, through whatever node they come in.
 //!
-//! A request type says what it is about ([`Routed`]); the map of the cluster says where that is. With one node everything is
+//! The table of calls says what a call is about ([`Route`]); the map of the cluster says where that is. With one node everything is
 //! here, and nothing of this runs. A call that comes from another node is carried out here or refused as moved, never sent on.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
 use segno_proto::{
-    operatorservice as operator, segno_access as access, segno_flow as flow, segno_worker as worker,
-    segno_workflow as workflow,
+    Rpc,
     worker::WorkerHeartbeat,
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
@@ -19,10 +18,15 @@ use segno_runtime::{
     Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use tokio::time::Instant;
-use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
+use tonic::{Code, Extensions, Request, Response, Status};
 
 use super::{Workflows, foreign_tokens::foreign_workflow};
-use crate::{peers::CallMetadata, security::Caller, status};
+use crate::{
+    peers::CallMetadata,
+    reply::{Reply, ReplyFuture, reply_of},
+    security::Caller,
+    status,
+};
 
 /// How long a call waits for what it is about to arrive somewhere.
 const MOVING_MAX: Duration = Duration::from_secs(10);
@@ -36,21 +40,22 @@ const MAC_BYTES: usize = 8;
 pub(crate) struct Via;
 
 /// What a call is about.
-pub(crate) enum Route<'a> {
+#[derive(Clone)]
+pub(crate) enum Route {
     /// Nothing in particular: any node can answer.
     Here,
     /// A workflow, by namespace and id.
-    Workflow(&'a str, &'a str),
+    Workflow(String, String),
     /// A schedule, by namespace and id.
-    Schedule(&'a str, &'a str),
+    Schedule(String, String),
     /// A standalone activity, by namespace and id.
-    Activity(&'a str, &'a str),
+    Activity(String, String),
     /// A task, by namespace and token.
-    Token(&'a str, &'a [u8]),
+    Token(String, Bytes),
     /// A query, by its token.
-    Query(&'a [u8]),
+    Query(Bytes),
     /// A queue or a worker, by namespace and name.
-    Home(&'a str, &'a str),
+    Home(String, String),
     /// What there is once for the whole cluster.
     Once,
     /// The same, and changes are told to all.
@@ -59,26 +64,41 @@ pub(crate) enum Route<'a> {
     Everybody,
 }
 
-/// A request that knows what it is about.
-pub(crate) trait Routed: Message + Clone + Default + 'static {
-    /// Its method.
-    const PATH: &'static str;
-    /// Whether it may be made again when its answer was lost.
-    const READS: bool;
+/// How it is found out what a call is about.
+pub(crate) enum RouteOf {
+    /// It is always the same.
+    Always(Route),
+    /// Its request says it.
+    Request(fn(Bytes) -> Result<Route, Status>),
+}
 
-    fn route(&self) -> Route<'_>;
+/// What is needed to make a call on another node.
+pub(crate) struct Forwarding {
+    pub(crate) path: &'static str,
+    /// It may be made again when its answer was lost.
+    pub(crate) reads: bool,
+    pub(crate) route: RouteOf,
+}
+
+impl Forwarding {
+    fn route(&self, message: &Bytes) -> Result<Route, Status> {
+        match &self.route {
+            RouteOf::Always(route) => Ok(route.clone()),
+            RouteOf::Request(route) => route(message.clone()),
+        }
+    }
 }
 
 /// A workflow by the execution that names it.
-fn of_execution<'a>(namespace: &'a str, named: &'a Option<segno_proto::common::WorkflowExecution>) -> Route<'a> {
+pub(crate) fn of_execution(namespace: String, named: Option<segno_proto::common::WorkflowExecution>) -> Route {
     match named {
-        Some(execution) if !execution.workflow_id.is_empty() => Route::Workflow(namespace, &execution.workflow_id),
+        Some(execution) if !execution.workflow_id.is_empty() => Route::Workflow(namespace, execution.workflow_id),
         _ => Route::Here,
     }
 }
 
 /// An activity of a workflow, or a standalone one if no workflow is named.
-fn of_activity<'a>(namespace: &'a str, workflow_id: &'a str, activity_id: &'a str) -> Route<'a> {
+pub(crate) fn of_activity(namespace: String, workflow_id: String, activity_id: String) -> Route {
     match workflow_id.is_empty() {
         true => Route::Activity(namespace, activity_id),
         false => Route::Workflow(namespace, workflow_id),
@@ -86,192 +106,30 @@ fn of_activity<'a>(namespace: &'a str, workflow_id: &'a str, activity_id: &'a st
 }
 
 /// A queue by its description.
-fn of_queue<'a>(namespace: &'a str, queue: &'a Option<segno_proto::taskqueue::TaskQueue>) -> Route<'a> {
-    queue.as_ref().map_or(Route::Here, |queue| Route::Home(namespace, &queue.name))
+pub(crate) fn of_queue(namespace: String, queue: Option<segno_proto::taskqueue::TaskQueue>) -> Route {
+    queue.map_or(Route::Here, |queue| Route::Home(namespace, queue.name))
 }
 
-macro_rules! routed {
-    ($service:literal $module:ident: $($reads:ident $name:literal $type:ident |$request:ident| $route:expr;)*) => {
-        $(impl Routed for $module::$type {
-            const PATH: &'static str = concat!("/", $service, "/", $name);
-            const READS: bool = routed!(@ $reads);
-
-            fn route(&self) -> Route<'_> {
-                let $request = self;
-                let _ = $request;
-                $route
-            }
-        })*
-    };
-    (@ read) => { true };
-    (@ write) => { false };
-}
-
-routed! {
-    "temporal.api.workflowservice.v1.WorkflowService" api:
-    write "StartWorkflowExecution" StartWorkflowExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "SignalWithStartWorkflowExecution" SignalWithStartWorkflowExecutionRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "SignalWorkflowExecution" SignalWorkflowExecutionRequest |r| of_execution(&r.namespace, &r.workflow_execution);
-    write "RequestCancelWorkflowExecution" RequestCancelWorkflowExecutionRequest
-        |r| of_execution(&r.namespace, &r.workflow_execution);
-    write "TerminateWorkflowExecution" TerminateWorkflowExecutionRequest
-        |r| of_execution(&r.namespace, &r.workflow_execution);
-    write "DeleteWorkflowExecution" DeleteWorkflowExecutionRequest |r| of_execution(&r.namespace, &r.workflow_execution);
-    read "DescribeWorkflowExecution" DescribeWorkflowExecutionRequest |r| of_execution(&r.namespace, &r.execution);
-    read "QueryWorkflow" QueryWorkflowRequest |r| of_execution(&r.namespace, &r.execution);
-    write "RespondQueryTaskCompleted" RespondQueryTaskCompletedRequest |r| Route::Query(&r.task_token);
-    read "GetWorkflowExecutionHistory" GetWorkflowExecutionHistoryRequest |r| of_execution(&r.namespace, &r.execution);
-    read "GetWorkflowExecutionHistoryReverse" GetWorkflowExecutionHistoryReverseRequest
-        |r| of_execution(&r.namespace, &r.execution);
-    write "PollWorkflowTaskQueue" PollWorkflowTaskQueueRequest |r| Route::Here;
-    write "PollActivityTaskQueue" PollActivityTaskQueueRequest |r| Route::Here;
-    write "PollNexusTaskQueue" PollNexusTaskQueueRequest |r| Route::Here;
-    write "RespondWorkflowTaskCompleted" RespondWorkflowTaskCompletedRequest
-        |r| Route::Token(&r.namespace, &r.task_token);
-    write "RespondWorkflowTaskFailed" RespondWorkflowTaskFailedRequest |r| Route::Token(&r.namespace, &r.task_token);
-    write "ResetStickyTaskQueue" ResetStickyTaskQueueRequest |r| of_execution(&r.namespace, &r.execution);
-    write "RecordActivityTaskHeartbeat" RecordActivityTaskHeartbeatRequest
-        |r| Route::Token(&r.namespace, &r.task_token);
-    write "RecordActivityTaskHeartbeatById" RecordActivityTaskHeartbeatByIdRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "RespondActivityTaskCompleted" RespondActivityTaskCompletedRequest
-        |r| Route::Token(&r.namespace, &r.task_token);
-    write "RespondActivityTaskCompletedById" RespondActivityTaskCompletedByIdRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "RespondActivityTaskFailed" RespondActivityTaskFailedRequest |r| Route::Token(&r.namespace, &r.task_token);
-    write "RespondActivityTaskFailedById" RespondActivityTaskFailedByIdRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "RespondActivityTaskCanceled" RespondActivityTaskCanceledRequest
-        |r| Route::Token(&r.namespace, &r.task_token);
-    write "RespondActivityTaskCanceledById" RespondActivityTaskCanceledByIdRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "PauseActivity" PauseActivityRequest |r| of_execution(&r.namespace, &r.execution);
-    write "UnpauseActivity" UnpauseActivityRequest |r| of_execution(&r.namespace, &r.execution);
-    write "ResetActivity" ResetActivityRequest |r| of_execution(&r.namespace, &r.execution);
-    write "UpdateActivityOptions" UpdateActivityOptionsRequest |r| of_execution(&r.namespace, &r.execution);
-    write "PauseActivityExecution" PauseActivityExecutionRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "UnpauseActivityExecution" UnpauseActivityExecutionRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "ResetActivityExecution" ResetActivityExecutionRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "UpdateActivityExecutionOptions" UpdateActivityExecutionOptionsRequest
-        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
-    write "StartActivityExecution" StartActivityExecutionRequest |r| Route::Activity(&r.namespace, &r.activity_id);
-    read "DescribeActivityExecution" DescribeActivityExecutionRequest
-        |r| Route::Activity(&r.namespace, &r.activity_id);
-    read "PollActivityExecution" PollActivityExecutionRequest |r| Route::Activity(&r.namespace, &r.activity_id);
-    read "ListActivityExecutions" ListActivityExecutionsRequest |r| Route::Here;
-    read "CountActivityExecutions" CountActivityExecutionsRequest |r| Route::Here;
-    write "RequestCancelActivityExecution" RequestCancelActivityExecutionRequest
-        |r| Route::Activity(&r.namespace, &r.activity_id);
-    write "TerminateActivityExecution" TerminateActivityExecutionRequest
-        |r| Route::Activity(&r.namespace, &r.activity_id);
-    write "DeleteActivityExecution" DeleteActivityExecutionRequest |r| Route::Activity(&r.namespace, &r.activity_id);
-    read "GetSystemInfo" GetSystemInfoRequest |r| Route::Here;
-    read "GetClusterInfo" GetClusterInfoRequest |r| Route::Here;
-    read "DescribeNamespace" DescribeNamespaceRequest |r| Route::Here;
-    read "ListNamespaces" ListNamespacesRequest |r| Route::Here;
-    write "RegisterNamespace" RegisterNamespaceRequest |r| Route::Leader;
-    write "UpdateNamespace" UpdateNamespaceRequest |r| Route::Leader;
-    write "DeprecateNamespace" DeprecateNamespaceRequest |r| Route::Leader;
-    read "GetSearchAttributes" GetSearchAttributesRequest |r| Route::Here;
-    write "ShutdownWorker" ShutdownWorkerRequest |r| Route::Everybody;
-    write "RecordWorkerHeartbeat" RecordWorkerHeartbeatRequest |r| Route::Everybody;
-    read "ListWorkers" ListWorkersRequest |r| Route::Here;
-    read "CountWorkers" CountWorkersRequest |r| Route::Here;
-    read "DescribeWorker" DescribeWorkerRequest |r| Route::Here;
-    read "ListTaskQueuePartitions" ListTaskQueuePartitionsRequest |r| of_queue(&r.namespace, &r.task_queue);
-    read "DescribeTaskQueue" DescribeTaskQueueRequest |r| of_queue(&r.namespace, &r.task_queue);
-    read "ListWorkflowExecutions" ListWorkflowExecutionsRequest |r| Route::Here;
-    read "ScanWorkflowExecutions" ScanWorkflowExecutionsRequest |r| Route::Here;
-    read "ListOpenWorkflowExecutions" ListOpenWorkflowExecutionsRequest |r| Route::Here;
-    read "ListClosedWorkflowExecutions" ListClosedWorkflowExecutionsRequest |r| Route::Here;
-    read "ListArchivedWorkflowExecutions" ListArchivedWorkflowExecutionsRequest |r| Route::Here;
-    read "CountWorkflowExecutions" CountWorkflowExecutionsRequest |r| Route::Here;
-    write "UpdateWorkflowExecution" UpdateWorkflowExecutionRequest |r| of_execution(&r.namespace, &r.workflow_execution);
-    read "PollWorkflowExecutionUpdate" PollWorkflowExecutionUpdateRequest |r| {
-        let named = r.update_ref.as_ref().map(|update| &update.workflow_execution);
-        named.map_or(Route::Here, |execution| of_execution(&r.namespace, execution))
-    };
-    write "ExecuteMultiOperation" ExecuteMultiOperationRequest |r| {
-        let started = r.operations.iter().find_map(|operation| match &operation.operation {
-            Some(Operation::StartWorkflow(start)) => Some(start.workflow_id.as_str()),
-            _ => None,
-        });
-        started.map_or(Route::Here, |workflow_id| Route::Workflow(&r.namespace, workflow_id))
-    };
-    write "ResetWorkflowExecution" ResetWorkflowExecutionRequest |r| of_execution(&r.namespace, &r.workflow_execution);
-    write "CreateSchedule" CreateScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
-    read "DescribeSchedule" DescribeScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
-    write "UpdateSchedule" UpdateScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
-    write "PatchSchedule" PatchScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
-    read "ListScheduleMatchingTimes" ListScheduleMatchingTimesRequest
-        |r| Route::Schedule(&r.namespace, &r.schedule_id);
-    write "DeleteSchedule" DeleteScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
-    read "ListSchedules" ListSchedulesRequest |r| Route::Here;
-    read "CountSchedules" CountSchedulesRequest |r| Route::Here;
-    write "StartBatchOperation" StartBatchOperationRequest |r| Route::Once;
-    write "StopBatchOperation" StopBatchOperationRequest |r| Route::Once;
-    read "DescribeBatchOperation" DescribeBatchOperationRequest |r| Route::Once;
-    read "ListBatchOperations" ListBatchOperationsRequest |r| Route::Once;
-    write "UpdateWorkflowExecutionOptions" UpdateWorkflowExecutionOptionsRequest
-        |r| of_execution(&r.namespace, &r.workflow_execution);
-    write "PauseWorkflowExecution" PauseWorkflowExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "UnpauseWorkflowExecution" UnpauseWorkflowExecutionRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "CreateWorkflowRule" CreateWorkflowRuleRequest |r| Route::Leader;
-    read "DescribeWorkflowRule" DescribeWorkflowRuleRequest |r| Route::Here;
-    write "DeleteWorkflowRule" DeleteWorkflowRuleRequest |r| Route::Leader;
-    read "ListWorkflowRules" ListWorkflowRulesRequest |r| Route::Here;
-    write "UpdateTaskQueueConfig" UpdateTaskQueueConfigRequest |r| Route::Leader;
-    write "RespondNexusTaskCompleted" RespondNexusTaskCompletedRequest |r| Route::Here;
-    write "RespondNexusTaskFailed" RespondNexusTaskFailedRequest |r| Route::Here;
-}
-
-routed! {
-    "temporal.api.operatorservice.v1.OperatorService" operator:
-    write "AddSearchAttributes" AddSearchAttributesRequest |r| Route::Leader;
-    write "RemoveSearchAttributes" RemoveSearchAttributesRequest |r| Route::Leader;
-    write "DeleteNamespace" DeleteNamespaceRequest |r| Route::Leader;
-}
-
-routed! {
-    "segno.flow.v1.FlowService" flow:
-    write "Deploy" DeployRequest |r| Route::Leader;
-    write "Activate" ActivateRequest |r| Route::Leader;
-    write "Rollback" RollbackRequest |r| Route::Leader;
-    write "Delete" DeleteRequest |r| Route::Leader;
-    read "DescribeRun" DescribeRunRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "Migrate" MigrateRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-}
-
-routed! {
-    "segno.access.v1.AccessService" access:
-    write "CreateKey" CreateKeyRequest |r| Route::Leader;
-    write "RevokeKey" RevokeKeyRequest |r| Route::Leader;
-}
-
-routed! {
-    "segno.worker.v1.WorkerService" worker:
-    write "Heartbeat" HeartbeatRequest |r| Route::Home(&r.namespace, &r.worker_instance_key);
-}
-
-routed! {
-    "segno.workflow.v1.WorkflowService" workflow:
-    read "Explain" ExplainRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    read "DescribeQueue" DescribeQueueRequest |r| Route::Home(&r.namespace, &r.task_queue);
+/// The workflow that one of several operations starts.
+pub(crate) fn of_operations(
+    namespace: String,
+    operations: Vec<api::execute_multi_operation_request::Operation>,
+) -> Route {
+    let started = operations.into_iter().find_map(|operation| match operation.operation {
+        Some(Operation::StartWorkflow(start)) => Some(start.workflow_id),
+        _ => None,
+    });
+    started.map_or(Route::Here, |workflow_id| Route::Workflow(namespace, workflow_id))
 }
 
 /// Where what a call is about is.
-fn place_of(node: &Node, route: &Route<'_>) -> Place {
+fn place_of(node: &Node, route: &Route) -> Place {
     match route {
         Route::Here | Route::Everybody => Place::Here,
         Route::Leader | Route::Once => node.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
         Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
-        Route::Activity(_, "") => Place::Here,
+        Route::Activity(_, id) if id.is_empty() => Place::Here,
         Route::Activity(namespace, id) => {
             of_workflow(node, namespace, &format!("{}{id}", standalone::WORKFLOW_ID_PREFIX))
         }
@@ -309,26 +167,11 @@ fn workflow_of_token(node: &Node, namespace: &str, token: &[u8]) -> Option<Workf
     }
 }
 
-/// Makes a call of a service that is not Temporal's main one where it belongs.
-macro_rules! here {
-    ($self:ident, $request:ident => $here:expr) => {
-        match &$self.node.cluster {
-            None => $here,
-            Some(cluster) => {
-                let here =
-                    crate::grpc::routing::routed(&$self.node, cluster, $request, |$request| async move { $here });
-                Box::pin(here).await
-            }
-        }
-    };
-}
-pub(crate) use here;
-
 /// What another node needs to make a call.
-pub(crate) fn forwarded<Q: Routed>(message: &Q, metadata: CallMetadata, deadline: Option<Instant>) -> ForwardedCall {
+fn forwarded(path: &str, body: Bytes, metadata: CallMetadata, deadline: Option<Instant>) -> ForwardedCall {
     ForwardedCall {
-        path: Q::PATH.to_owned(),
-        body: Bytes::from(message.encode_to_vec()),
+        path: path.to_owned(),
+        body,
         timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         connection: metadata.connection,
         is_tool: metadata.is_tool,
@@ -339,23 +182,21 @@ pub(crate) fn forwarded<Q: Routed>(message: &Q, metadata: CallMetadata, deadline
 
 impl Workflows {
     /// What a poll needs among several nodes: the task that another node chose for it, or what that node needs.
-    pub(super) fn poll_among_nodes<Q: Routed>(
-        &self,
-        request: &Request<Q>,
-    ) -> (Option<RemoteTask>, Option<ForwardedCall>) {
+    pub(crate) fn poll_among_nodes<Q: Rpc>(&self, request: &Request<Q>) -> (Option<RemoteTask>, Option<ForwardedCall>) {
         if self.node.cluster.is_none() {
             return (None, None);
         }
         let task = request.extensions().get::<RemoteTask>().cloned();
         let metadata = CallMetadata::of(request);
         let deadline = metadata.timeout.map(|timeout| Instant::now() + timeout);
-        (task, Some(forwarded(request.get_ref(), metadata, deadline)))
+        let body = request.get_ref().encode_to_vec().into();
+        (task, Some(forwarded(Q::PATH, body, metadata, deadline)))
     }
 }
 
 impl Workflows {
     /// Lets all other nodes know what workers told about themselves with a poll.
-    pub(super) fn tell_everybody(
+    pub(crate) fn tell_everybody(
         &self,
         namespace: &str,
         heartbeats: &[WorkerHeartbeat],
@@ -368,32 +209,35 @@ impl Workflows {
             ..Default::default()
         };
         let metadata = CallMetadata { connection, ..Default::default() };
-        cluster.forward_to_all(&forwarded(&report, metadata, None));
+        let body = report.encode_to_vec().into();
+        cluster.forward_to_all(&forwarded(api::RecordWorkerHeartbeatRequest::PATH, body, metadata, None));
     }
 }
 
 /// The answer to a poll that the owner of its task made.
-pub(super) fn answer_there<A: Message + Default>(
+pub(crate) fn answer_there<A: Message + Default>(
     body: Bytes,
     delivery: Option<Delivery>,
 ) -> Result<Response<A>, Status> {
-    let (message, details) = (String::new(), Bytes::new());
-    answer_of(Forwarded { code: 0, message, details, body, delivery, moved: false })
+    let answer = A::decode(body)
+        .map_err(|error| Status::internal(format!("the answer of another node cannot be read: {error}")))?;
+    Ok(with_delivery(Response::new(answer), delivery))
 }
 
 /// An answer that another node made.
-pub(crate) fn answer_of<A: Message + Default>(forwarded: Forwarded) -> Result<Response<A>, Status> {
+fn answer_of(forwarded: Forwarded) -> Result<Reply, Status> {
     if forwarded.code != 0 {
         let code = Code::from_i32(forwarded.code);
         return Err(Status::with_details(code, forwarded.message, forwarded.details));
     }
-    let answer = A::decode(forwarded.body)
-        .map_err(|error| Status::internal(format!("the answer of another node cannot be read: {error}")))?;
-    let mut response = Response::new(answer);
-    if let Some(delivery) = forwarded.delivery {
+    Ok(with_delivery(reply_of(&forwarded.body), forwarded.delivery))
+}
+
+fn with_delivery<A>(mut response: Response<A>, delivery: Option<Delivery>) -> Response<A> {
+    if let Some(delivery) = delivery {
         response.extensions_mut().insert(delivery);
     }
-    Ok(response)
+    response
 }
 
 /// Response metadata of a change: the nodes that have it, those that have not and admit no callers until they have, and those of
@@ -403,7 +247,7 @@ const REFUSING: &str = "segno-nodes-refusing";
 const UNCONFIRMED: &str = "segno-nodes-unconfirmed";
 
 /// Says where a change is in effect.
-fn show_nodes<A>(answer: &mut Response<A>, nodes: &ChangedNodes) {
+fn show_nodes(answer: &mut Reply, nodes: &ChangedNodes) {
     let lists = [(CONFIRMED, &nodes.confirmed), (REFUSING, &nodes.refusing), (UNCONFIRMED, &nodes.unconfirmed)];
     for (name, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
         // A name that is not ASCII is shown as far as it is.
@@ -415,19 +259,16 @@ fn show_nodes<A>(answer: &mut Response<A>, nodes: &ChangedNodes) {
 }
 
 /// Makes a call where it belongs. `here` makes it on this node.
-pub(crate) async fn routed<Q, A, F>(
+pub(crate) async fn routed(
     node: &Arc<Node>,
     cluster: &Arc<Cluster>,
-    request: Request<Q>,
-    here: impl Fn(Request<Q>) -> F,
-) -> Result<Response<A>, Status>
-where
-    Q: Routed,
-    A: Message + Default,
-    F: Future<Output = Result<Response<A>, Status>>,
-{
-    if request.extensions().get::<Via>().is_some() {
-        let route = request.get_ref().route();
+    call: &Forwarding,
+    message: Bytes,
+    extensions: Extensions,
+    here: &(dyn Fn(Bytes, Extensions) -> ReplyFuture + Send + Sync),
+) -> Result<Reply, Status> {
+    let route = call.route(&message)?;
+    if extensions.get::<Via>().is_some() {
         let changes = matches!(route, Route::Leader);
         if matches!(route, Route::Leader | Route::Once | Route::Home(..)) && place_of(node, &route) != Place::Here {
             return Err(status::from_call(CallError::Moved));
@@ -435,51 +276,52 @@ where
         if changes {
             cluster.catch_up().await.map_err(status::from_call)?;
         }
-        let answer = here(request).await;
+        let answer = here(message, extensions).await;
         if changes && answer.is_ok() {
             cluster.peers.publish_changes(None).await;
         }
         return answer;
     }
-    let metadata = CallMetadata::of(&request);
-    let caller = request.extensions().get::<Arc<Caller>>().cloned();
-    let message = request.into_inner();
+    let metadata: CallMetadata = extensions.get().copied().unwrap_or_default();
+    let caller = extensions.get::<Arc<Caller>>().cloned();
     let begun = Instant::now();
     let deadline = metadata.timeout.map(|timeout| begun + timeout);
     // Counted from when it was first found to be moving.
     let mut patience: Option<Instant> = None;
     let mut pause = PAUSE_MIN;
     loop {
-        let route = message.route();
         match place_of(node, &route) {
             Place::Here => {
-                let mut request = Request::from_parts(MetadataMap::new(), Default::default(), message.clone());
+                let mut extensions = Extensions::default();
                 let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                request.extensions_mut().insert(CallMetadata { timeout: left, ..metadata });
+                extensions.insert(CallMetadata { timeout: left, ..metadata });
                 if let Some(caller) = &caller {
-                    request.extensions_mut().insert(caller.clone());
+                    extensions.insert(caller.clone());
                 }
                 if matches!(route, Route::Leader) {
                     // A change is made to what is stored, not to what this node had before another one led.
                     cluster.catch_up().await.map_err(status::from_call)?;
                 }
-                let mut answer = here(request).await;
+                let mut answer = here(message.clone(), extensions).await;
                 if !answer.as_ref().is_err_and(status::is_moved) {
-                    match route {
+                    match &route {
                         Route::Leader => {
                             if let Ok(answer) = &mut answer {
                                 show_nodes(answer, &cluster.peers.publish_changes(None).await);
                             }
                         }
-                        Route::Everybody => cluster.forward_to_all(&forwarded(&message, metadata, None)),
+                        Route::Everybody => {
+                            let call = forwarded(call.path, message.clone(), metadata, None);
+                            cluster.forward_to_all(&call);
+                        }
                         _ => {}
                     }
                     return answer;
                 }
             }
             Place::There(other) => {
-                let call = forwarded(&message, metadata, deadline);
-                match cluster.forward(other, call, deadline).await {
+                let sent = forwarded(call.path, message.clone(), metadata, deadline);
+                match cluster.forward(other, sent, deadline).await {
                     Ok(forwarded) => {
                         let mut answer = answer_of(forwarded);
                         // The leader has waited for all nodes; this asks them again, to show which have it.
@@ -490,7 +332,7 @@ where
                         return answer;
                     }
                     Err(ForwardError::NotSent | ForwardError::Moved) => {}
-                    Err(ForwardError::Unknown) if Q::READS => {}
+                    Err(ForwardError::Unknown) if call.reads => {}
                     Err(ForwardError::Unknown) => {
                         let why = "the connection to the node that serves this broke".to_owned();
                         return Err(status::from_call(CallError::OutcomeUnknown(why)));

@@ -18,7 +18,7 @@ use super::{Workflows, disabled::Disabled, failed};
 const NOT_FOUND: &str = "Workflow Rule with this ID not Found.";
 
 impl Workflows {
-    pub(super) async fn create_rule(
+    pub(crate) async fn create_rule(
         &self,
         request: CreateWorkflowRuleRequest,
     ) -> Result<CreateWorkflowRuleResponse, Status> {
@@ -44,7 +44,7 @@ impl Workflows {
         Ok(CreateWorkflowRuleResponse { rule: Some(rule), ..Default::default() })
     }
 
-    pub(super) async fn describe_rule(
+    pub(crate) async fn describe_rule(
         &self,
         request: DescribeWorkflowRuleRequest,
     ) -> Result<DescribeWorkflowRuleResponse, Status> {
@@ -59,7 +59,7 @@ impl Workflows {
         }
     }
 
-    pub(super) async fn delete_rule(
+    pub(crate) async fn delete_rule(
         &self,
         request: DeleteWorkflowRuleRequest,
     ) -> Result<DeleteWorkflowRuleResponse, Status> {
@@ -75,7 +75,7 @@ impl Workflows {
         Ok(DeleteWorkflowRuleResponse {})
     }
 
-    pub(super) async fn list_rules(
+    pub(crate) async fn list_rules(
         &self,
         request: ListWorkflowRulesRequest,
     ) -> Result<ListWorkflowRulesResponse, Status> {

@@ -48,7 +48,7 @@ const FIRST_TOKEN: i64 = 1;
 const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 impl Workflows {
-    pub(super) async fn create_schedule(
+    pub(crate) async fn create_schedule(
         &self,
         mut request: CreateScheduleRequest,
     ) -> Result<CreateScheduleResponse, Status> {
@@ -84,7 +84,7 @@ impl Workflows {
         }
     }
 
-    pub(super) async fn describe_schedule(
+    pub(crate) async fn describe_schedule(
         &self,
         request: DescribeScheduleRequest,
     ) -> Result<DescribeScheduleResponse, Status> {
@@ -135,7 +135,7 @@ impl Workflows {
         }
     }
 
-    pub(super) async fn update_schedule(
+    pub(crate) async fn update_schedule(
         &self,
         mut request: UpdateScheduleRequest,
     ) -> Result<UpdateScheduleResponse, Status> {
@@ -159,7 +159,7 @@ impl Workflows {
         Ok(UpdateScheduleResponse::default())
     }
 
-    pub(super) async fn patch_schedule(&self, request: PatchScheduleRequest) -> Result<PatchScheduleResponse, Status> {
+    pub(crate) async fn patch_schedule(&self, request: PatchScheduleRequest) -> Result<PatchScheduleResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         validate::schedule::patch(&request, self.sizes()).map_err(refused)?;
         let key = schedule_key(&namespace, &request.schedule_id)?;
@@ -169,7 +169,7 @@ impl Workflows {
         Ok(PatchScheduleResponse::default())
     }
 
-    pub(super) async fn delete_schedule(
+    pub(crate) async fn delete_schedule(
         &self,
         request: DeleteScheduleRequest,
     ) -> Result<DeleteScheduleResponse, Status> {
@@ -186,7 +186,7 @@ impl Workflows {
     }
 
     /// Also answered for a schedule that was deleted, as in Temporal.
-    pub(super) async fn matching_times(
+    pub(crate) async fn matching_times(
         &self,
         request: ListScheduleMatchingTimesRequest,
     ) -> Result<ListScheduleMatchingTimesResponse, Status> {
@@ -202,7 +202,7 @@ impl Workflows {
         Ok(ListScheduleMatchingTimesResponse { start_time })
     }
 
-    pub(super) async fn list_schedules(
+    pub(crate) async fn list_schedules(
         &self,
         request: Request<ListSchedulesRequest>,
     ) -> Result<ListSchedulesResponse, Status> {
@@ -225,7 +225,7 @@ impl Workflows {
         Ok(ListSchedulesResponse { schedules: schedules.collect(), next_page_token })
     }
 
-    pub(super) async fn count_schedules(
+    pub(crate) async fn count_schedules(
         &self,
         request: Request<CountSchedulesRequest>,
     ) -> Result<CountSchedulesResponse, Status> {

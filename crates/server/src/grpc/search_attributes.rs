@@ -43,7 +43,7 @@ impl Operator {
         Ok(Some(name))
     }
 
-    pub(super) async fn add_attributes(
+    pub(crate) async fn add_attributes(
         &self,
         request: AddSearchAttributesRequest,
     ) -> Result<AddSearchAttributesResponse, Status> {
@@ -62,7 +62,7 @@ impl Operator {
         Ok(AddSearchAttributesResponse::default())
     }
 
-    pub(super) async fn remove_attributes(
+    pub(crate) async fn remove_attributes(
         &self,
         request: RemoveSearchAttributesRequest,
     ) -> Result<RemoveSearchAttributesResponse, Status> {
@@ -78,7 +78,7 @@ impl Operator {
         Ok(RemoveSearchAttributesResponse::default())
     }
 
-    pub(super) fn list_attributes(
+    pub(crate) fn list_attributes(
         &self,
         request: ListSearchAttributesRequest,
     ) -> Result<ListSearchAttributesResponse, Status> {
@@ -98,7 +98,7 @@ impl Operator {
 
 impl Workflows {
     /// The request names no namespace, so custom attributes are not among the answers.
-    pub(super) fn search_attributes(&self, _request: GetSearchAttributesRequest) -> GetSearchAttributesResponse {
+    pub(crate) fn search_attributes(&self, _request: GetSearchAttributesRequest) -> GetSearchAttributesResponse {
         GetSearchAttributesResponse { keys: own().collect() }
     }
 }

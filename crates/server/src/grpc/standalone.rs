@@ -64,12 +64,12 @@ impl Token for SeenToken {
 }
 
 /// The run of an activity.
-pub(super) fn activity_key(namespace: &Namespace, activity_id: &str) -> WorkflowKey {
+pub(crate) fn activity_key(namespace: &Namespace, activity_id: &str) -> WorkflowKey {
     WorkflowKey::new(namespace.key, &format!("{WORKFLOW_ID_PREFIX}{activity_id}"))
 }
 
 /// The status of a call about a standalone activity that failed.
-pub(super) fn failed_for(activity_id: &str, error: CallError) -> Status {
+pub(crate) fn failed_for(activity_id: &str, error: CallError) -> Status {
     match error {
         CallError::WorkflowNotFound { .. }
         | CallError::RunNotFound { .. }
@@ -81,7 +81,7 @@ pub(super) fn failed_for(activity_id: &str, error: CallError) -> Status {
 }
 
 impl Workflows {
-    pub(super) async fn start_activity(
+    pub(crate) async fn start_activity(
         &self,
         mut request: StartActivityExecutionRequest,
     ) -> Result<StartActivityExecutionResponse, Status> {
@@ -150,7 +150,7 @@ impl Workflows {
         Ok((key, found))
     }
 
-    pub(super) async fn describe_activity(
+    pub(crate) async fn describe_activity(
         &self,
         request: Request<DescribeActivityExecutionRequest>,
     ) -> Result<DescribeActivityExecutionResponse, Status> {
@@ -197,7 +197,7 @@ impl Workflows {
         })
     }
 
-    pub(super) async fn poll_activity_outcome(
+    pub(crate) async fn poll_activity_outcome(
         &self,
         request: Request<PollActivityExecutionRequest>,
     ) -> Result<PollActivityExecutionResponse, Status> {
@@ -218,7 +218,7 @@ impl Workflows {
         Ok(PollActivityExecutionResponse { run_id: current.run.info.run_id.clone(), outcome })
     }
 
-    pub(super) async fn cancel_activity(
+    pub(crate) async fn cancel_activity(
         &self,
         request: RequestCancelActivityExecutionRequest,
     ) -> Result<RequestCancelActivityExecutionResponse, Status> {
@@ -232,7 +232,7 @@ impl Workflows {
         Ok(RequestCancelActivityExecutionResponse::default())
     }
 
-    pub(super) async fn terminate_activity(
+    pub(crate) async fn terminate_activity(
         &self,
         request: TerminateActivityExecutionRequest,
     ) -> Result<TerminateActivityExecutionResponse, Status> {
@@ -248,7 +248,7 @@ impl Workflows {
         Ok(TerminateActivityExecutionResponse::default())
     }
 
-    pub(super) async fn delete_activity(
+    pub(crate) async fn delete_activity(
         &self,
         request: DeleteActivityExecutionRequest,
     ) -> Result<DeleteActivityExecutionResponse, Status> {
@@ -260,7 +260,7 @@ impl Workflows {
         Ok(DeleteActivityExecutionResponse::default())
     }
 
-    pub(super) async fn list_activities(
+    pub(crate) async fn list_activities(
         &self,
         request: Request<ListActivityExecutionsRequest>,
     ) -> Result<ListActivityExecutionsResponse, Status> {
@@ -283,7 +283,7 @@ impl Workflows {
         Ok(ListActivityExecutionsResponse { executions: executions.collect(), next_page_token })
     }
 
-    pub(super) async fn count_activities(
+    pub(crate) async fn count_activities(
         &self,
         request: Request<CountActivityExecutionsRequest>,
     ) -> Result<CountActivityExecutionsResponse, Status> {
@@ -306,7 +306,7 @@ impl Workflows {
     }
 
     /// The refusal of a completion by id after the end: it says how the activity ended.
-    pub(super) async fn completed_after_end(&self, namespace: &str, activity_id: &str, run_id: &str) -> Status {
+    pub(crate) async fn completed_after_end(&self, namespace: &str, activity_id: &str, run_id: &str) -> Status {
         let namespace = match self.namespace(namespace) {
             Ok(namespace) => namespace,
             Err(status) => return status,

@@ -17,7 +17,7 @@ use super::{Workflows, failed, links, refused, workflow_tasks};
 use crate::validate;
 
 impl Workflows {
-    pub(super) async fn start(
+    pub(crate) async fn start(
         &self,
         request: Request<StartWorkflowExecutionRequest>,
     ) -> Result<Response<StartWorkflowExecutionResponse>, Status> {
@@ -56,7 +56,7 @@ impl Workflows {
         Ok(response)
     }
 
-    pub(super) async fn signal_with_start(
+    pub(crate) async fn signal_with_start(
         &self,
         request: SignalWithStartWorkflowExecutionRequest,
     ) -> Result<SignalWithStartWorkflowExecutionResponse, Status> {
@@ -117,7 +117,7 @@ impl Workflows {
 }
 
 /// What a request asks for, in the engine's terms.
-pub(super) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions {
+pub(crate) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions {
     StartOptions {
         reuse_policy: reuse_policy(request.workflow_id_reuse_policy),
         conflict_policy: request.workflow_id_conflict_policy(),
@@ -153,7 +153,7 @@ pub(super) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
 }
 
 /// Refuses a versioning override that cannot be, and spells it as history has it.
-pub(super) fn checked_override(
+pub(crate) fn checked_override(
     versioning_override: &mut Option<VersioningOverride>,
     queue: Option<&TaskQueue>,
 ) -> Result<(), Status> {

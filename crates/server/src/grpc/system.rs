@@ -29,7 +29,7 @@ const CLIENTS: [(&str, &str); 8] = [
 
 impl Operator {
     /// This one alone.
-    pub(super) fn list_clusters(&self, _request: ListClustersRequest) -> ListClustersResponse {
+    pub(crate) fn list_clusters(&self, _request: ListClustersRequest) -> ListClustersResponse {
         let cluster = ClusterMetadata {
             cluster_name: CLUSTER.to_owned(),
             cluster_id: CLUSTER_ID.to_owned(),
@@ -45,7 +45,7 @@ impl Operator {
 }
 
 impl Workflows {
-    pub(super) fn system_info(&self) -> GetSystemInfoResponse {
+    pub(crate) fn system_info(&self) -> GetSystemInfoResponse {
         GetSystemInfoResponse {
             server_version: SERVER_VERSION.to_owned(),
             capabilities: Some(Capabilities {
@@ -66,7 +66,7 @@ impl Workflows {
         }
     }
 
-    pub(super) fn cluster_info(&self) -> GetClusterInfoResponse {
+    pub(crate) fn cluster_info(&self) -> GetClusterInfoResponse {
         GetClusterInfoResponse {
             server_version: SERVER_VERSION.to_owned(),
             supported_clients: CLIENTS.iter().map(|(name, range)| (name.to_string(), range.to_string())).collect(),

@@ -36,12 +36,12 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    pub(super) fn of<T>(request: &Request<T>) -> Self {
+    pub(crate) fn of<T>(request: &Request<T>) -> Self {
         let (callers, servers) = (deadline::call(request), Instant::now() + PATIENCE);
         Self { until: callers.min(servers), is_callers: callers < servers }
     }
 
-    pub(super) fn check(&self, reply: &UpdateReply, wait: WaitFor) -> Result<(), Status> {
+    pub(crate) fn check(&self, reply: &UpdateReply, wait: WaitFor) -> Result<(), Status> {
         let reached = match reply.stage {
             UpdateStage::Admitted => WaitFor::Admitted,
             UpdateStage::Accepted => WaitFor::Accepted,
@@ -55,7 +55,7 @@ impl Patience {
 }
 
 impl Workflows {
-    pub(super) async fn update(
+    pub(crate) async fn update(
         &self,
         request: Request<UpdateWorkflowExecutionRequest>,
     ) -> Result<UpdateWorkflowExecutionResponse, Status> {
@@ -75,7 +75,7 @@ impl Workflows {
         Ok(response(&namespace, &key.workflow_id, &id, &request_id, reply))
     }
 
-    pub(super) async fn poll_update(
+    pub(crate) async fn poll_update(
         &self,
         request: Request<PollWorkflowExecutionUpdateRequest>,
     ) -> Result<PollWorkflowExecutionUpdateResponse, Status> {
@@ -100,7 +100,7 @@ impl Workflows {
 }
 
 /// How far an update's caller wants to wait, once the request was checked.
-pub(super) fn wait_for(policy: Option<&WaitPolicy>) -> WaitFor {
+pub(crate) fn wait_for(policy: Option<&WaitPolicy>) -> WaitFor {
     match policy.map_or(Ok(Stage::Unspecified), |policy| Stage::try_from(policy.lifecycle_stage)) {
         Ok(Stage::Unspecified | Stage::Completed) => WaitFor::Completed,
         Ok(Stage::Accepted) => WaitFor::Accepted,
@@ -122,7 +122,7 @@ fn reference(workflow_id: &str, run_id: String, update_id: String) -> UpdateRef 
 }
 
 /// What the caller of an update hears.
-pub(super) fn response(
+pub(crate) fn response(
     namespace: &Namespace,
     workflow_id: &str,
     update_id: &str,

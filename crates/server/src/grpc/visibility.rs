@@ -69,7 +69,7 @@ impl Token for ListToken {
 }
 
 impl ListToken {
-    pub(super) fn seal_position(namespace: &Namespace, filter: &str, next: Option<ListPosition>) -> Bytes {
+    pub(crate) fn seal_position(namespace: &Namespace, filter: &str, next: Option<ListPosition>) -> Bytes {
         let Some(ListPosition { as_of, after }) = next else { return Bytes::new() };
         let value = after.value.and_then(|value| match value {
             Value::Int(number) => Some(TokenValue::Int(number)),
@@ -90,7 +90,7 @@ impl ListToken {
         token.seal(&namespace.token_key)
     }
 
-    pub(super) fn open_position(
+    pub(crate) fn open_position(
         namespace: &Namespace,
         filter: &str,
         token: &Bytes,
@@ -149,7 +149,7 @@ impl Workflows {
         Ok(answer(&page.namespace, &told, found.await.map_err(failed)?))
     }
 
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &self,
         request: Request<ListWorkflowExecutionsRequest>,
     ) -> Result<ListWorkflowExecutionsResponse, Status> {
@@ -160,7 +160,7 @@ impl Workflows {
         Ok(ListWorkflowExecutionsResponse { executions, next_page_token })
     }
 
-    pub(super) async fn scan(
+    pub(crate) async fn scan(
         &self,
         request: Request<ScanWorkflowExecutionsRequest>,
     ) -> Result<ScanWorkflowExecutionsResponse, Status> {
@@ -171,7 +171,7 @@ impl Workflows {
         Ok(ScanWorkflowExecutionsResponse { executions, next_page_token })
     }
 
-    pub(super) async fn list_open(
+    pub(crate) async fn list_open(
         &self,
         request: Request<ListOpenWorkflowExecutionsRequest>,
     ) -> Result<ListOpenWorkflowExecutionsResponse, Status> {
@@ -190,7 +190,7 @@ impl Workflows {
         Ok(ListOpenWorkflowExecutionsResponse { executions, next_page_token })
     }
 
-    pub(super) async fn list_closed(
+    pub(crate) async fn list_closed(
         &self,
         request: Request<ListClosedWorkflowExecutionsRequest>,
     ) -> Result<ListClosedWorkflowExecutionsResponse, Status> {
@@ -211,7 +211,7 @@ impl Workflows {
     }
 
     /// Nothing is ever archived, which is what Temporal says too unless it was told where to.
-    pub(super) fn list_archived(
+    pub(crate) fn list_archived(
         &self,
         request: ListArchivedWorkflowExecutionsRequest,
     ) -> Result<ListArchivedWorkflowExecutionsResponse, Status> {
@@ -219,7 +219,7 @@ impl Workflows {
         Err(Status::invalid_argument("Cluster is not configured for visibility archival."))
     }
 
-    pub(super) async fn count(
+    pub(crate) async fn count(
         &self,
         request: Request<CountWorkflowExecutionsRequest>,
     ) -> Result<CountWorkflowExecutionsResponse, Status> {
@@ -239,7 +239,7 @@ impl Workflows {
 }
 
 /// Who asks, and until when the answer is of use.
-pub(super) fn caller<T>(request: &Request<T>) -> ListCaller {
+pub(crate) fn caller<T>(request: &Request<T>) -> ListCaller {
     ListCaller { connection: peers::of(request), deadline: Some(deadline::call(request).into_std()) }
 }
 
@@ -345,7 +345,7 @@ fn closed_status(parts: &mut Vec<Filter>, filter: StatusFilter) -> Result<(), St
 }
 
 /// The value of a group as a search attribute's payload.
-pub(super) fn payload(attribute: Attribute, value: Option<Value>) -> Payload {
+pub(crate) fn payload(attribute: Attribute, value: Option<Value>) -> Payload {
     let status = |number: i64| {
         let status = i32::try_from(number).ok().and_then(|number| WorkflowExecutionStatus::try_from(number).ok());
         text::execution_status(status.unwrap_or_default())

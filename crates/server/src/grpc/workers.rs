@@ -21,7 +21,7 @@ use crate::{peers, status, validate};
 const PAGE_SIZE_MAX: usize = 1000;
 
 impl Workflows {
-    pub(super) fn shut_down_worker(
+    pub(crate) fn shut_down_worker(
         &self,
         request: Request<ShutdownWorkerRequest>,
     ) -> Result<ShutdownWorkerResponse, Status> {
@@ -50,7 +50,7 @@ impl Workflows {
         Ok(ShutdownWorkerResponse::default())
     }
 
-    pub(super) fn record_heartbeat(
+    pub(crate) fn record_heartbeat(
         &self,
         request: Request<RecordWorkerHeartbeatRequest>,
     ) -> Result<RecordWorkerHeartbeatResponse, Status> {
@@ -62,7 +62,7 @@ impl Workflows {
     }
 
     /// In the order of their keys; a page's token names its last worker.
-    pub(super) fn list_workers(&self, request: ListWorkersRequest) -> Result<ListWorkersResponse, Status> {
+    pub(crate) fn list_workers(&self, request: ListWorkersRequest) -> Result<ListWorkersResponse, Status> {
         let mut found = self.find(&request.namespace, &request.query)?;
         if !request.next_page_token.is_empty() {
             let last =
@@ -86,12 +86,12 @@ impl Workflows {
         })
     }
 
-    pub(super) fn count_workers(&self, request: CountWorkersRequest) -> Result<CountWorkersResponse, Status> {
+    pub(crate) fn count_workers(&self, request: CountWorkersRequest) -> Result<CountWorkersResponse, Status> {
         let found = self.find(&request.namespace, &request.query)?;
         Ok(CountWorkersResponse { count: found.len() as i64 })
     }
 
-    pub(super) fn describe_worker(&self, request: DescribeWorkerRequest) -> Result<DescribeWorkerResponse, Status> {
+    pub(crate) fn describe_worker(&self, request: DescribeWorkerRequest) -> Result<DescribeWorkerResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         let worker = self.node.workers.find_worker(namespace.key, &request.worker_instance_key);
         let missing = || status::not_found(format!("Worker {} not found", request.worker_instance_key));

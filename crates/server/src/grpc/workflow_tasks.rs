@@ -37,12 +37,12 @@ use crate::{
 };
 
 /// Advice for workers that adapt their number of polls; none if it should stay as it is.
-pub(super) fn scaling(delta: i32) -> Option<PollerScalingDecision> {
+pub(crate) fn scaling(delta: i32) -> Option<PollerScalingDecision> {
     (delta != 0).then_some(PollerScalingDecision { poll_request_delta_suggestion: delta })
 }
 
 /// A started task as the wire has it.
-pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
+pub(crate) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
     let info = &task.run.info;
     let key = &namespace.token_key;
     let next_page_token =
@@ -85,7 +85,7 @@ pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: u
 }
 
 impl Workflows {
-    pub(super) async fn poll_workflow_task(
+    pub(crate) async fn poll_workflow_task(
         &self,
         request: Request<PollWorkflowTaskQueueRequest>,
     ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
@@ -139,7 +139,7 @@ impl Workflows {
         Ok(response)
     }
 
-    pub(super) async fn complete_workflow_task(
+    pub(crate) async fn complete_workflow_task(
         &self,
         request: Request<RespondWorkflowTaskCompletedRequest>,
     ) -> Result<Response<RespondWorkflowTaskCompletedResponse>, Status> {
@@ -220,7 +220,7 @@ impl Workflows {
         Ok(response)
     }
 
-    pub(super) async fn fail_workflow_task(
+    pub(crate) async fn fail_workflow_task(
         &self,
         mut request: RespondWorkflowTaskFailedRequest,
     ) -> Result<RespondWorkflowTaskFailedResponse, Status> {
@@ -241,7 +241,7 @@ impl Workflows {
         Ok(RespondWorkflowTaskFailedResponse::default())
     }
 
-    pub(super) async fn reset_sticky(
+    pub(crate) async fn reset_sticky(
         &self,
         mut request: ResetStickyTaskQueueRequest,
     ) -> Result<ResetStickyTaskQueueResponse, Status> {
@@ -275,7 +275,7 @@ fn refuse_eager(command: &mut Command) {
 }
 
 /// The version stamp of events, from what a poll says of itself. Only workers that use versioning leave one.
-pub(super) fn version_of(version: &PollerVersion) -> Option<WorkerVersionStamp> {
+pub(crate) fn version_of(version: &PollerVersion) -> Option<WorkerVersionStamp> {
     let capabilities = version.capabilities.as_ref().filter(|capabilities| capabilities.use_versioning)?;
     Some(WorkerVersionStamp { build_id: capabilities.build_id.clone(), use_versioning: true })
 }

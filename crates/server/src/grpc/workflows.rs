@@ -21,7 +21,7 @@ use super::{Workflows, failed, key_of, links, refused};
 use crate::validate;
 
 impl Workflows {
-    pub(super) async fn signal(
+    pub(crate) async fn signal(
         &self,
         mut request: SignalWorkflowExecutionRequest,
     ) -> Result<SignalWorkflowExecutionResponse, Status> {
@@ -48,7 +48,7 @@ impl Workflows {
         Ok(SignalWorkflowExecutionResponse { link: Some(link) })
     }
 
-    pub(super) async fn request_cancel(
+    pub(crate) async fn request_cancel(
         &self,
         mut request: RequestCancelWorkflowExecutionRequest,
     ) -> Result<RequestCancelWorkflowExecutionResponse, Status> {
@@ -74,7 +74,7 @@ impl Workflows {
         }
     }
 
-    pub(super) async fn terminate(
+    pub(crate) async fn terminate(
         &self,
         mut request: TerminateWorkflowExecutionRequest,
     ) -> Result<TerminateWorkflowExecutionResponse, Status> {
@@ -95,7 +95,7 @@ impl Workflows {
         Ok(TerminateWorkflowExecutionResponse::default())
     }
 
-    pub(super) async fn delete(
+    pub(crate) async fn delete(
         &self,
         mut request: DeleteWorkflowExecutionRequest,
     ) -> Result<DeleteWorkflowExecutionResponse, Status> {

@@ -1,10 +1,9 @@
 //! Calls by method: how many, how they ended, how long they took.
 //!
-//! There is one table in a process, made of the methods that are built, so labels are bounded. Calls of anything else are
+//! They are counted in the table of calls, so labels are bounded. Calls of anything else are
 //! counted together.
 
 use std::{
-    collections::HashMap,
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -16,12 +15,10 @@ use http::HeaderMap;
 use segno_runtime::Latency;
 use tonic::Code;
 
-use crate::{connections::WORKFLOW_SERVICE, unbuilt::BUILT};
+use crate::calls::{self as table, Method, Wait};
 
 /// Codes of gRPC are numbered from 0.
 const CODES: usize = 17;
-/// Calls of methods that are not built.
-const OTHER: &str = "other";
 
 /// Calls of one method.
 #[derive(Debug, Default)]
@@ -49,46 +46,20 @@ impl MethodCalls {
     }
 }
 
-/// By method name, for Temporal's own service, and by service and method for the others.
-static CALLS: LazyLock<HashMap<&'static str, MethodCalls>> = LazyLock::new(|| {
-    let own = OWN.iter().copied();
-    BUILT.iter().copied().chain(own).chain([OTHER]).map(|name| (name, MethodCalls::default())).collect()
-});
-
-/// Methods of Segno's own services.
-const OWN: &[&str] = &[
-    "segno.access.v1.AccessService/CreateKey",
-    "segno.access.v1.AccessService/ListKeys",
-    "segno.access.v1.AccessService/RevokeKey",
-    "segno.access.v1.AccessService/WhoAmI",
-    "segno.cluster.v1.ClusterService/Describe",
-    "segno.cluster.v1.ClusterService/Drain",
-    "segno.cluster.v1.ClusterService/Fence",
-    "segno.flow.v1.FlowService/Activate",
-    "segno.flow.v1.FlowService/Check",
-    "segno.flow.v1.FlowService/Delete",
-    "segno.flow.v1.FlowService/Deploy",
-    "segno.flow.v1.FlowService/Describe",
-    "segno.flow.v1.FlowService/DescribeRun",
-    "segno.flow.v1.FlowService/GetSource",
-    "segno.flow.v1.FlowService/List",
-    "segno.flow.v1.FlowService/Migrate",
-    "segno.flow.v1.FlowService/Rollback",
-    "segno.worker.v1.WorkerService/DescribeWorker",
-    "segno.worker.v1.WorkerService/Heartbeat",
-    "segno.worker.v1.WorkerService/ListWorkers",
-    "segno.workflow.v1.WorkflowService/DescribeQueue",
-    "segno.workflow.v1.WorkflowService/Explain",
-];
+/// Calls of methods that are not built.
+static OTHER: LazyLock<MethodCalls> = LazyLock::new(MethodCalls::default);
 
 /// The calls of a method, by its path.
 pub(crate) fn of_path(path: &str) -> &'static MethodCalls {
-    let path = path.strip_prefix('/').unwrap_or(path);
-    let name = match path.split_once('/') {
-        Some((WORKFLOW_SERVICE | "temporal.api.operatorservice.v1.OperatorService", method)) => method,
-        _ => path,
-    };
-    CALLS.get(name).unwrap_or_else(|| &CALLS[OTHER])
+    table::find(path.as_bytes()).map_or(&OTHER, |method| &method.calls)
+}
+
+/// What metrics call a method: by its name, if it is one of Temporal's, and by service and name otherwise.
+fn label(method: &Method) -> &'static str {
+    match method.names() {
+        (service, name) if service.starts_with("temporal.") => name,
+        _ => method.path.trim_start_matches('/'),
+    }
 }
 
 /// How a call of the general path ended, by its headers; the trailers of a response with a message come later, and say OK.
@@ -99,10 +70,16 @@ pub(crate) fn code_of(headers: &HeaderMap) -> Code {
 
 /// All methods that were called, sorted.
 pub(crate) fn read() -> Vec<(&'static str, &'static MethodCalls)> {
-    let called = CALLS.iter().filter(|(_, calls)| calls.latency.count() > 0);
-    let mut all: Vec<_> = called.map(|(name, calls)| (*name, calls)).collect();
+    let built = table::all().map(|method| (label(method), &method.calls));
+    let mut all: Vec<_> = built.chain([("other", &*OTHER)]).filter(|(_, calls)| calls.latency.count() > 0).collect();
     all.sort_unstable_by_key(|(name, _)| *name);
     all
+}
+
+/// How long calls took, those left out that may wait for an event.
+pub(crate) fn times() -> Vec<&'static Latency> {
+    let waits = |method: &Method| matches!(method.wait, Wait::Event | Wait::Poll);
+    table::all().filter(|method| !waits(method)).map(|method| method.calls.latency()).collect()
 }
 
 /// A code as gRPC writes it.
@@ -134,11 +111,12 @@ mod tests {
 
     #[test]
     fn methods_are_found_by_their_paths() {
-        let start = of_path("/temporal.api.workflowservice.v1.WorkflowService/StartWorkflowExecution");
-        assert!(std::ptr::eq(start, &CALLS["StartWorkflowExecution"]));
-        let explain = of_path("/segno.workflow.v1.WorkflowService/Explain");
-        assert!(!std::ptr::eq(explain, &CALLS[OTHER]));
-        assert!(std::ptr::eq(of_path("/a/B"), &CALLS[OTHER]));
+        let start = "/temporal.api.workflowservice.v1.WorkflowService/StartWorkflowExecution";
+        let explain = "/segno.workflow.v1.WorkflowService/Explain";
+        let label_of = |path: &str| label(table::find(path.as_bytes()).expect("a method"));
+        assert_eq!([label_of(start), label_of(explain)], ["StartWorkflowExecution", &explain[1..]]);
+        assert!(!std::ptr::eq(of_path(start), of_path(explain)));
+        assert!(std::ptr::eq(of_path("/a/B"), &*OTHER));
     }
 
     #[test]
@@ -148,21 +126,5 @@ mod tests {
         calls.ended(Code::Ok, Instant::now());
         assert_eq!(calls.by_code().collect::<Vec<_>>(), [("OK", 1), ("NOT_FOUND", 1)]);
         assert_eq!(calls.latency().count(), 2);
-    }
-
-    /// Methods of our own are those of the protocol.
-    #[test]
-    fn own_methods_are_complete() {
-        use prost::Message;
-        let set = prost_types::FileDescriptorSet::decode(segno_proto::DESCRIPTORS).expect("descriptors");
-        let mut known = Vec::new();
-        for file in set.file.iter().filter(|file| file.package().starts_with("segno.")) {
-            for service in &file.service {
-                let methods = service.method.iter();
-                known.extend(methods.map(|method| format!("{}.{}/{}", file.package(), service.name(), method.name())));
-            }
-        }
-        known.sort_unstable();
-        assert_eq!(known, OWN);
     }
 }

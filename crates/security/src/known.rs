@@ -1,0 +1,174 @@
+//! What is known of a caller before its request is there, and what a connection remembers of it.
+//!
+//! A worker shows the same key with every call on its connection. Who that is was found out with the first one; it holds until
+//! any key changes or this one expires. Whether the caller may do what it asks for is decided anew for every call.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use http::HeaderValue;
+use segno_runtime::CallLimits;
+use tonic::Status;
+
+use super::{Admitted, Caller, Credentials, Security, is_same_secret, method_of, rules::Scope, wall_clock};
+
+/// Somebody whose key or certificate was looked up.
+pub struct KnownCaller {
+    credentials: Credentials,
+    caller: Arc<Caller>,
+    /// How often keys had changed before it was looked up.
+    key_changes: u64,
+}
+
+impl KnownCaller {
+    /// Whether this is the header `authorization` that was looked at; `None` where there was none.
+    pub fn shows(&self, authorization: Option<&[u8]>) -> bool {
+        match (self.credentials.authorization.as_ref().map(HeaderValue::as_bytes), authorization) {
+            (Some(known), Some(shown)) => is_same_secret(known, shown),
+            (known, shown) => known.is_none() && shown.is_none(),
+        }
+    }
+}
+
+/// What a caller shows of itself, or who it is.
+pub enum Shown {
+    /// A caller that was looked up before.
+    Known(Arc<KnownCaller>),
+    /// What has to be looked up.
+    Credentials(Box<Credentials>),
+}
+
+impl Shown {
+    fn credentials(&self) -> &Credentials {
+        match self {
+            Self::Known(known) => &known.credentials,
+            Self::Credentials(credentials) => credentials,
+        }
+    }
+
+    /// What has to be looked at again.
+    pub fn into_credentials(self) -> Box<Credentials> {
+        match self {
+            Self::Known(known) => Box::new(known.credentials.clone()),
+            Self::Credentials(credentials) => credentials,
+        }
+    }
+}
+
+/// Whether anybody who is known has called on a connection. Where callers have to be known, others are the first to make room.
+#[derive(Clone, Debug, Default)]
+pub struct Standing(Arc<AtomicBool>);
+
+impl Standing {
+    /// A known caller has called.
+    pub fn set_known(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a known caller has called.
+    pub fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the headers of a call say of its caller.
+pub enum AtFirst {
+    /// The caller is known.
+    Known(Arc<KnownCaller>),
+    /// Nobody has to be known for it.
+    Anybody,
+    /// The caller is not known, whatever it sends besides.
+    Stranger(Status),
+    /// It takes a while to find out.
+    Unclear,
+}
+
+/// A call that has to be let in before it is handled.
+pub struct Admission {
+    /// What decides.
+    pub security: Arc<Security>,
+    /// What the caller shows.
+    pub shown: Shown,
+    /// The connection that it came on.
+    pub standing: Standing,
+}
+
+impl Admission {
+    /// See [`Security::admit`].
+    pub async fn admit(&self, path: &str, message: &[u8]) -> Result<Admitted, Status> {
+        let admitted = self.security.admit(path, message, self.shown.credentials()).await?;
+        if admitted.caller.is_some() {
+            self.standing.set_known();
+        }
+        Ok(admitted)
+    }
+
+    /// The same if it can be decided without waiting.
+    pub fn admit_now(&self, path: &str, message: &[u8]) -> Option<Result<Admitted, Status>> {
+        match &self.shown {
+            Shown::Known(known) => self.security.admit_known(path, message, known),
+            Shown::Credentials(_) => None,
+        }
+    }
+
+    /// Refuses a caller that is not known, before its request is there.
+    pub async fn refuse_stranger(&self, path: &str) -> Option<Status> {
+        let known = self.security.is_known(method_of(path), self.shown.credentials()).await;
+        match known {
+            Ok(()) => self.standing.set_known(),
+            Err(status) => return Some(status),
+        }
+        None
+    }
+}
+
+impl Security {
+    /// What the headers of a call say of its caller, without waiting for anything. A refusal is written down.
+    pub fn at_first(&self, path: &str, credentials: &Credentials) -> AtFirst {
+        let Some(by) = &self.authentication else { return AtFirst::Anybody };
+        let is_for_anybody = self.rules.find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
+        if !is_for_anybody && !self.node.has_newest_documents() {
+            return AtFirst::Unclear;
+        }
+        // Before the key is looked up: a change meanwhile makes the answer old.
+        let key_changes = self.node.access_keys.changes();
+        match self.caller_now(by, credentials, wall_clock()) {
+            Some(Ok(caller)) => {
+                AtFirst::Known(Arc::new(KnownCaller { credentials: credentials.clone(), caller, key_changes }))
+            }
+            _ if is_for_anybody => AtFirst::Anybody,
+            Some(Err(status)) => {
+                self.note_refusal(method_of(path), "", &status);
+                AtFirst::Stranger(status)
+            }
+            None => AtFirst::Unclear,
+        }
+    }
+
+    /// Whether a caller is still who it was when its key was looked up.
+    pub fn holds(&self, known: &KnownCaller) -> bool {
+        let expires = known.caller.expires;
+        known.key_changes == self.node.access_keys.changes() && (expires == 0 || expires > wall_clock())
+    }
+
+    /// Decides about a call of somebody who is known, unless something has to be counted or looked up for it.
+    fn admit_known(&self, path: &str, message: &[u8], known: &KnownCaller) -> Option<Result<Admitted, Status>> {
+        let call = self.rules.find(path).filter(|call| call.rule.scope != Scope::Anybody)?;
+        if !self.holds(known) || known.caller.calls_per_second != 0 || !self.node.has_newest_documents() {
+            return None;
+        }
+        let namespace = match self.namespace_of(call, message) {
+            Ok(namespace) => namespace,
+            Err(status) => return Some(Err(status)),
+        };
+        let limits = |name: &str| self.node.namespaces.get(name).map(|found| found.settings.calls);
+        if self.node.namespaces.limit_calls()
+            && limits(&namespace).is_some_and(|limits| limits != CallLimits::default())
+        {
+            return None;
+        }
+        Some(self.decide(&call.method, call.rule, &namespace, Ok(known.caller.clone())))
+    }
+}

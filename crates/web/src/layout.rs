@@ -1,0 +1,327 @@
+//! What all pages have in common: head, navigation, notices, tables.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use http::{Method, Response, StatusCode};
+use maud::{DOCTYPE, Markup, html};
+use segno_proto::{enums::WorkflowExecutionStatus, workflowservice::ListNamespacesRequest};
+use tonic::{Code, Status};
+
+use super::{Asked, Outcome, Web, WebBody, codec::Codec, forms::encode, html as respond_html, http_status, redirect};
+
+/// Most namespaces in the list of the navigation.
+const NAMESPACES_MAX: i32 = 200;
+
+/// A page without what is around it.
+pub(super) struct Page {
+    /// What the window is called.
+    pub(super) title: String,
+    /// Which entry of the navigation it belongs to.
+    pub(super) area: &'static str,
+    /// What is in it.
+    pub(super) content: Markup,
+    /// Whether it follows changes.
+    pub(super) is_live: bool,
+}
+
+/// What changes when a page does.
+pub(super) fn fingerprint(content: &Markup) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.0.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What is around a page.
+pub(super) struct Shell {
+    namespace: String,
+    namespaces: Vec<String>,
+    address: String,
+    has_cluster: bool,
+    /// Where the browser has payloads decoded.
+    codec: Option<Codec>,
+}
+
+/// Address and name of the entries of the navigation.
+const AREAS: [(&str, &str); 9] = [
+    ("workflows", "Workflows"),
+    ("schedules", "Schedules"),
+    ("scripts", "Scripts"),
+    ("task-queues", "Task queues"),
+    ("workers", "Workers"),
+    ("batches", "Batches"),
+    ("namespaces", "Namespaces"),
+    ("cluster", "Cluster"),
+    ("server", "Server"),
+];
+
+impl Shell {
+    pub(super) async fn of(web: &Web, asked: &Asked<'_>, codec: Option<Codec>) -> Self {
+        let request = ListNamespacesRequest { page_size: NAMESPACES_MAX, ..Default::default() };
+        let listed = web.call(request).await;
+        let listed = listed.map(|listed| listed.namespaces).unwrap_or_default();
+        let names = listed.into_iter().filter_map(|namespace| namespace.namespace_info).map(|info| info.name);
+        let namespace = asked.path.first().cloned().unwrap_or_default();
+        // Whoever may see only some of them does not learn of the others.
+        let is_shown = |name: &String| asked.caller.as_ref().is_none_or(|caller| caller.may_read(name));
+        let mut namespaces: Vec<_> = names.filter(is_shown).collect();
+        if !namespaces.contains(&namespace) {
+            namespaces.push(namespace.clone());
+        }
+        let path: Vec<_> = asked.path.iter().map(|part| encode(part)).collect();
+        let address = format!("/ui/{}{}", path.join("/"), asked.query.with(&[]));
+        Self { namespace, namespaces, address, has_cluster: web.node.cluster.is_some(), codec }
+    }
+
+    /// The whole document.
+    pub(super) fn around(&mut self, page: Page) -> Markup {
+        let base = format!("/ui/{}", encode(&self.namespace));
+        let live = page.is_live.then(|| format!("/ui/live?page={}", encode(&self.address)));
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    (head(&page.title))
+                    script type="module" src="/ui/assets/main.js" {}
+                }
+                body data-in-namespace=(self.namespace) data-codec=[self.codec.as_ref().map(|codec| &codec.endpoint)] data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
+                    a.skip href="#main" { "Skip to content" }
+                    header.side {
+                        a.brand href={ (base) "/workflows" } {
+                            img src="/ui/assets/logo.svg" alt="" width="28" height="28";
+                            span { "Segno" }
+                        }
+                        button.menu-button type="button" aria-expanded="false" aria-controls="navigation" { "Menu" }
+                        div #navigation {
+                            label.namespace {
+                                span { "Namespace" }
+                                select data-namespace {
+                                    @for name in &self.namespaces {
+                                        option value={ "/ui/" (encode(name)) "/" (page.area) } selected[*name == self.namespace] { (name) }
+                                    }
+                                }
+                            }
+                            nav aria-label="Areas" {
+                                ul {
+                                    @for (address, name) in AREAS {
+                                        @if address != "cluster" || self.has_cluster {
+                                            li {
+                                                a href={ (base) "/" (address) } aria-current=[(address == page.area).then_some("page")] { (name) }
+                                            }
+                                        }
+                                    }
+                                }
+                            }
+                            div.foot {
+                                details.codec {
+                                    summary { "Codec server" }
+                                    form data-codec-form {
+                                        label { "Address" input name="endpoint" type="url" placeholder="https://codec.example" value=(self.codec.as_ref().map_or("", |codec| codec.endpoint.as_str())); }
+                                        label { input name="credentials" type="checkbox"; " send its cookies" }
+                                        button type="submit" { "Use in this browser" }
+                                    }
+                                }
+                                span role="status" data-codec-state {}
+                                span.connection role="status" data-connection {}
+                                button type="button" data-theme-toggle { "Theme: system" }
+                            }
+                        }
+                    }
+                    main #main tabindex="-1" { (page.content) }
+                }
+            }
+        }
+    }
+
+    /// What an action did: alone for a script, or on a page.
+    pub(super) fn outcome(&mut self, outcome: Outcome, asked: &Asked<'_>, path: &str) -> Response<WebBody> {
+        let notice = html! {
+            div.notice.good role="status" data-next=[outcome.next.as_deref()] { (outcome.said) }
+        };
+        if asked.is_script {
+            return respond_html(StatusCode::OK, &notice);
+        }
+        match outcome.next {
+            Some(next) => redirect(&next),
+            None => respond_html(StatusCode::OK, &self.around(alone("Done", notice, path, "Back to the page"))),
+        }
+    }
+
+    /// A call failed.
+    pub(super) fn refused(&mut self, status: &Status, asked: &Asked<'_>) -> Response<WebBody> {
+        let notice = html! { div.notice.bad role="alert" { (problem(status)) } };
+        let content = if asked.is_script {
+            notice
+        } else {
+            // A page that failed is no place to go back to.
+            let workflows = format!("/ui/{}/workflows", encode(&self.namespace));
+            let (path, words) = match *asked.method {
+                Method::POST => (self.address.clone(), "Back to the page"),
+                _ if self.address.split('?').next() == Some(&workflows) => ("/".to_owned(), "To the first page"),
+                _ => (workflows, "To the workflows"),
+            };
+            self.around(alone(in_words(status.code()), notice, &path, words))
+        };
+        respond_html(http_status(status), &content)
+    }
+}
+
+/// A page with nothing but a notice and a link.
+fn alone(title: &str, notice: Markup, path: &str, words: &str) -> Page {
+    Page {
+        title: title.to_owned(),
+        area: "workflows",
+        content: html! { h1 { (title) } (notice) p { a href=(path) { (words) } } },
+        is_live: false,
+    }
+}
+
+/// What a failed call says.
+pub(super) fn problem(status: &Status) -> Markup {
+    html! { strong { (in_words(status.code())) } " " (status.message()) }
+}
+
+/// A status code for people.
+fn in_words(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "Done",
+        Code::NotFound => "Not found",
+        Code::InvalidArgument | Code::OutOfRange => "Not accepted",
+        Code::AlreadyExists => "It is there already",
+        Code::FailedPrecondition | Code::Aborted => "Not possible now",
+        Code::PermissionDenied | Code::Unauthenticated => "Not allowed",
+        Code::ResourceExhausted => "A limit is reached",
+        Code::Unavailable => "Not available at the moment",
+        Code::DeadlineExceeded | Code::Cancelled => "No answer in time",
+        Code::Unimplemented => "Not built",
+        Code::Internal | Code::Unknown | Code::DataLoss => "The server failed",
+    }
+}
+
+/// There is no such page.
+pub(super) fn missing(path: &str) -> Page {
+    Page {
+        title: "Not found".to_owned(),
+        area: "workflows",
+        content: html! { h1 { "There is no such page" } p { code { (path) } } p { a href="/" { "To the workflows" } } },
+        is_live: false,
+    }
+}
+
+/// There is nothing at an address outside these pages.
+pub(super) fn nothing() -> Markup {
+    bare("Not found", &html! { p { "There is no such page." } p { a href="/" { "To the workflows" } } })
+}
+
+/// A page without navigation, which tells nothing about the server.
+pub(super) fn bare(title: &str, content: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { (head(title)) }
+            body.login {
+                main #main {
+                    h1 { img src="/ui/assets/logo.svg" alt="" width="28" height="28"; " Segno" }
+                    (content)
+                }
+            }
+        }
+    }
+}
+
+/// What the head of every page has.
+fn head(title: &str) -> Markup {
+    html! {
+        meta charset="utf-8";
+        meta name="viewport" content="width=device-width, initial-scale=1";
+        meta name="color-scheme" content="light dark";
+        title { (title) " · Segno" }
+        link rel="icon" href="/ui/assets/logo.svg" type="image/svg+xml";
+        link rel="stylesheet" href="/ui/assets/style.css";
+        script src="/ui/assets/theme.js" {}
+    }
+}
+
+/// The name of a status and the class of its badge.
+pub(super) fn status_words(status: WorkflowExecutionStatus) -> (&'static str, &'static str) {
+    match status {
+        WorkflowExecutionStatus::Running => ("Running", "running"),
+        WorkflowExecutionStatus::Completed => ("Completed", "good"),
+        WorkflowExecutionStatus::Failed => ("Failed", "bad"),
+        WorkflowExecutionStatus::Canceled => ("Canceled", "warn"),
+        WorkflowExecutionStatus::Terminated => ("Terminated", "bad"),
+        WorkflowExecutionStatus::ContinuedAsNew => ("ContinuedAsNew", "plain"),
+        WorkflowExecutionStatus::TimedOut => ("TimedOut", "bad"),
+        WorkflowExecutionStatus::Paused => ("Paused", "warn"),
+        WorkflowExecutionStatus::Unspecified => ("Unspecified", "plain"),
+    }
+}
+
+/// `TimedOut` for people: `Timed out`.
+pub(super) fn spaced(name: &str) -> String {
+    let mut text = String::new();
+    for (place, c) in name.chars().enumerate() {
+        if place > 0 && c.is_uppercase() {
+            text.push(' ');
+        }
+        text.extend(if place > 0 { c.to_lowercase().collect::<Vec<_>>() } else { vec![c] });
+    }
+    text
+}
+
+/// A badge for a status.
+pub(super) fn badge(status: i32) -> Markup {
+    let status = WorkflowExecutionStatus::try_from(status).unwrap_or(WorkflowExecutionStatus::Unspecified);
+    let (name, class) = status_words(status);
+    html! { span class={ "badge " (class) } { (spaced(name)) } }
+}
+
+/// The address of a run.
+pub(super) fn run_address(namespace: &str, workflow_id: &str, run_id: &str) -> String {
+    let (namespace, workflow_id) = (encode(namespace), encode(workflow_id));
+    match run_id {
+        "" => format!("/ui/{namespace}/workflows/{workflow_id}"),
+        _ => format!("/ui/{namespace}/workflows/{workflow_id}/{}", encode(run_id)),
+    }
+}
+
+/// A list of names and values.
+pub(super) fn facts(rows: &[(&str, Markup)]) -> Markup {
+    html! {
+        dl.facts {
+            @for (name, value) in rows { div { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+/// A form behind a button that opens it. It is posted to the page's own address.
+pub(super) fn action(name: &str, class: &str, fields: Markup) -> Markup {
+    html! {
+        details class={ "action " (class) } name="actions" {
+            summary { (name) }
+            form method="post" data-action { (fields) div.outcome aria-live="polite" {} }
+        }
+    }
+}
+
+/// A button that posts these fields at once.
+pub(super) fn button(name: &str, class: &str, fields: &[(&str, &str)]) -> Markup {
+    html! {
+        form.inline method="post" data-action {
+            @for (field, value) in fields { input type="hidden" name=(field) value=(value); }
+            button class=(class) { (name) }
+            div.outcome aria-live="polite" {}
+        }
+    }
+}
+
+/// The link to the next page of a list, and to its beginning.
+pub(super) fn pager(first: Option<String>, next: Option<String>) -> Markup {
+    html! {
+        @if first.is_some() || next.is_some() {
+            nav.pager aria-label="Pages" {
+                @if let Some(first) = first { a.button href=(first) { "First page" } }
+                @if let Some(next) = next { a.button href=(next) rel="next" { "Next page" } }
+            }
+        }
+    }
+}

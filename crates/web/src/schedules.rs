@@ -1,0 +1,93 @@
+//! The list of schedules.
+
+use maud::{Markup, html};
+use segno_proto::{
+    schedule::{ScheduleListEntry, ScheduleSpec},
+    workflowservice::ListSchedulesRequest,
+};
+
+use super::{
+    Answer, Asked, PageError, Web,
+    forms::{encode, hex, unhex},
+    layout::{Page, badge, pager},
+    times,
+};
+
+/// Schedules on a page.
+const PAGE_SIZE: i32 = 100;
+
+impl Web {
+    pub(super) async fn schedules_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
+        let request = ListSchedulesRequest {
+            namespace: namespace.to_owned(),
+            maximum_page_size: PAGE_SIZE,
+            next_page_token: unhex(asked.query.get("page")).into(),
+            query: String::new(),
+        };
+        let listed = self.call(request).await?;
+        let content = html! {
+            h1 { "Schedules" }
+            div #rows data-live {
+                @if listed.schedules.is_empty() {
+                    div.empty { p { "There are no schedules in this namespace." } p { "Make one with an SDK or with " code { "segno schedule create" } "." } }
+                } @else {
+                    table.list {
+                        caption.hidden { "Schedules" }
+                        thead { tr {
+                            th scope="col" { "Schedule" } th scope="col" { "State" } th scope="col" { "Starts" }
+                            th scope="col" { "When" } th scope="col" { "Next" } th scope="col" { "Last" }
+                        } }
+                        tbody { @for entry in &listed.schedules { (row(namespace, entry)) } }
+                    }
+                }
+                (pager(None, (!listed.next_page_token.is_empty()).then(|| asked.query.with(&[("page", &hex(&listed.next_page_token))]))))
+            }
+        };
+        Ok(Answer::Page(Page { title: "Schedules".to_owned(), area: "schedules", content, is_live: true }))
+    }
+}
+
+fn row(namespace: &str, entry: &ScheduleListEntry) -> Markup {
+    let info = entry.info.clone().unwrap_or_default();
+    let last = info.recent_actions.last();
+    html! {
+        tr {
+            th scope="row" { a href={ "/ui/" (encode(namespace)) "/schedules/" (encode(&entry.schedule_id)) } { (entry.schedule_id) } }
+            td { @if info.paused { span.badge.warn { "Paused" } } @else { span.badge.running { "Active" } } }
+            td data-label="Starts" { (info.workflow_type.clone().unwrap_or_default().name) }
+            td data-label="When" { (when(&info.spec.clone().unwrap_or_default())) }
+            td data-label="Next" { (times::relative(info.future_action_times.first())) }
+            td data-label="Last" {
+                @match last { Some(last) => { (times::relative(last.actual_time.as_ref())) " " (badge(last.start_workflow_status)) } None => span.faint { "–" } }
+            }
+        }
+    }
+}
+
+/// A schedule's times in few words.
+pub(super) fn when(spec: &ScheduleSpec) -> Markup {
+    let ranges = |ranges: &[segno_proto::schedule::Range], all: (i32, i32)| {
+        let texts: Vec<_> = ranges
+            .iter()
+            .map(|range| match (range.start, range.end.max(range.start), range.step.max(1)) {
+                (start, end, 1) if (start, end) == all => "*".to_owned(),
+                (start, end, step) if (start, end) == all => format!("*/{step}"),
+                (start, end, _) if start == end => start.to_string(),
+                (start, end, 1) => format!("{start}-{end}"),
+                (start, end, step) => format!("{start}-{end}/{step}"),
+            })
+            .collect();
+        if texts.is_empty() { "*".to_owned() } else { texts.join(",") }
+    };
+    html! {
+        @for interval in &spec.interval { span.when { "every " (times::span_of(interval.interval.as_ref())) } " " }
+        @for calendar in &spec.structured_calendar {
+            code.when title="minute hour day month weekday" {
+                (ranges(&calendar.minute, (0, 59))) " " (ranges(&calendar.hour, (0, 23))) " " (ranges(&calendar.day_of_month, (1, 31))) " "
+                (ranges(&calendar.month, (1, 12))) " " (ranges(&calendar.day_of_week, (0, 6)))
+            } " "
+        }
+        @for cron in &spec.cron_string { code.when { (cron) } " " }
+        @if !spec.timezone_name.is_empty() { span.faint { (spec.timezone_name) } }
+    }
+}
