@@ -95,8 +95,8 @@ impl Tables {
 }
 
 /// All keys.
-#[derive(Default)]
 pub struct AccessKeys {
+    runs: Arc<Runs>,
     tables: RwLock<Tables>,
     /// How often they have changed.
     changes: AtomicU64,
@@ -105,6 +105,11 @@ pub struct AccessKeys {
 }
 
 impl AccessKeys {
+    /// No keys yet.
+    pub(crate) fn new(runs: Arc<Runs>) -> Arc<Self> {
+        Arc::new(Self { runs, tables: RwLock::default(), changes: AtomicU64::new(0), changing: Default::default() })
+    }
+
     /// The key with this digest.
     pub fn by_digest(&self, digest: &[u8]) -> Option<Arc<AccessKey>> {
         self.read().by_digest.get(digest).cloned()
@@ -144,16 +149,16 @@ fn document(name: &str, content: Option<Vec<u8>>) -> Commit {
     Commit { documents: vec![write], ..Default::default() }
 }
 
-impl Runs {
+impl AccessKeys {
     /// Reads all keys.
-    pub(crate) async fn load_access_keys(&self) -> Result<(), CallError> {
+    pub(crate) async fn load(&self) -> Result<(), CallError> {
         // What is read is not older than what is replaced.
-        let _changing = self.access_keys.changing.lock().await;
+        let _changing = self.changing.lock().await;
         let mut tables = Tables::default();
         let mut after: Option<String> = None;
         loop {
             let last = after.clone();
-            let page = self.store.documents(SERVER, PREFIX, last.as_deref(), PAGE).await?;
+            let page = self.runs.store.documents(SERVER, PREFIX, last.as_deref(), PAGE).await?;
             let Some(end) = page.last() else { break };
             after = Some(end.name.clone());
             for document in page {
@@ -162,18 +167,18 @@ impl Runs {
                 tables.insert(key);
             }
         }
-        self.access_keys.change(|known| *known = tables);
+        self.change(|known| *known = tables);
         Ok(())
     }
 
     /// Stores a new key. It is in effect once this returns.
-    pub async fn create_access_key(self: &Arc<Self>, key: AccessKey) -> Result<(), NewKeyError> {
-        self.refuse_overload()?;
-        let node = self.clone();
+    pub async fn create(self: &Arc<Self>, key: AccessKey) -> Result<(), NewKeyError> {
+        self.runs.refuse_overload()?;
+        let keys = self.clone();
         finish(async move {
-            let _changing = node.access_keys.changing.lock().await;
+            let _changing = keys.changing.lock().await;
             let (has_name, same_certificate, count) = {
-                let known = node.access_keys.read();
+                let known = keys.read();
                 let same = known.by_certificate.get(&key.certificate).map(|key| key.name.clone());
                 (known.by_name.contains_key(&key.name), same, known.by_name.len())
             };
@@ -187,23 +192,23 @@ impl Runs {
                 return Err(NewKeyError::TooMany);
             }
             let commit = document(&key.name, Some(key.encode_to_vec()));
-            node.committer.commit(commit).await.map_err(CallError::from)?;
-            node.access_keys.change(|known| known.insert(key));
+            keys.runs.committer.commit(commit).await.map_err(CallError::from)?;
+            keys.change(|known| known.insert(key));
             Ok(())
         })
         .await
     }
 
     /// Removes a key; false if there is none. Nobody is let in with it once this returns.
-    pub async fn revoke_access_key(self: &Arc<Self>, name: &str) -> Result<bool, CallError> {
-        let (node, name) = (self.clone(), name.to_owned());
+    pub async fn revoke(self: &Arc<Self>, name: &str) -> Result<bool, CallError> {
+        let (keys, name) = (self.clone(), name.to_owned());
         finish(async move {
-            let _changing = node.access_keys.changing.lock().await;
-            if !node.access_keys.read().by_name.contains_key(&name) {
+            let _changing = keys.changing.lock().await;
+            if !keys.read().by_name.contains_key(&name) {
                 return Ok(false);
             }
-            node.committer.commit(document(&name, None)).await?;
-            node.access_keys.change(|known| known.remove(&name));
+            keys.runs.committer.commit(document(&name, None)).await?;
+            keys.change(|known| known.remove(&name));
             Ok(true)
         })
         .await

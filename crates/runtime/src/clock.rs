@@ -2,16 +2,16 @@
 
 use std::{
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use segno_proto::Nanos;
 use segno_store::cluster::{Membership, TimeReading};
 
-use crate::skipping::SkippingClock;
+use crate::{skipping::SkippingClock, system_time};
 
 /// The longest sleep until a moment of the wall clock. Somebody may set that clock forward meanwhile, and a sleep is
 /// measured by the monotonic clock, which does not notice.
@@ -33,8 +33,7 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Nanoseconds since some moment. Unlike [`Clock::now`] it never jumps, whatever somebody does to the clock.
     fn monotonic(&self) -> Nanos {
-        static BEGIN: OnceLock<Instant> = OnceLock::new();
-        BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as Nanos
+        system_time::monotonic()
     }
 
     /// The same clock if it jumps while nothing is under way.
@@ -50,29 +49,17 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Nanos {
-        static STEADY: SteadyTime = SteadyTime::new();
-        // The wall clock is read first: a pause between the two readings makes the difference too small, never too
-        // large, and the largest difference counts.
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as Nanos);
-        STEADY.at(wall, self.monotonic())
+        system_time::now()
     }
 }
 
-/// Wall time that never goes backwards: the monotonic clock plus the largest difference to the wall clock seen so far.
-#[derive(Debug)]
-struct SteadyTime {
-    offset: AtomicI64,
-}
-
-impl SteadyTime {
-    const fn new() -> Self {
-        Self { offset: AtomicI64::new(i64::MIN) }
+impl Clock for SkippingClock {
+    fn now(&self) -> Nanos {
+        self.now()
     }
 
-    /// The time when the two clocks show this.
-    fn at(&self, wall: Nanos, monotonic: Nanos) -> Nanos {
-        let offset = wall - monotonic;
-        monotonic + self.offset.fetch_max(offset, Ordering::Relaxed).max(offset)
+    fn skipping(&self) -> Option<&SkippingClock> {
+        Some(self)
     }
 }
 
@@ -161,30 +148,6 @@ mod tests {
         assert_eq!(sleep_for(seconds(1800)), seconds(1));
         assert_eq!(sleep_for(seconds(3600)), seconds(1));
         assert_eq!(sleep_for(seconds(3601)), seconds(10));
-    }
-
-    #[test]
-    fn a_wall_clock_set_back_does_not_stop_time() {
-        let time = SteadyTime::new();
-        assert_eq!(time.at(1000 * SECOND, 5 * SECOND), 1000 * SECOND);
-        // An hour back, and two seconds later.
-        assert_eq!(time.at(1000 * SECOND - 3600 * SECOND, 5 * SECOND), 1000 * SECOND);
-        assert_eq!(time.at(1002 * SECOND - 3600 * SECOND, 7 * SECOND), 1002 * SECOND);
-    }
-
-    #[test]
-    fn a_wall_clock_set_forward_is_followed_at_once() {
-        let time = SteadyTime::new();
-        assert_eq!(time.at(1000 * SECOND, 5 * SECOND), 1000 * SECOND);
-        assert_eq!(time.at(4601 * SECOND, 6 * SECOND), 4601 * SECOND);
-    }
-
-    #[test]
-    fn a_wall_clock_that_was_set_back_and_caught_up_counts_again() {
-        let time = SteadyTime::new();
-        time.at(1000 * SECOND, 0);
-        assert_eq!(time.at(995 * SECOND, 5 * SECOND), 1005 * SECOND);
-        assert_eq!(time.at(1100 * SECOND, 10 * SECOND), 1100 * SECOND);
     }
 
     #[test]

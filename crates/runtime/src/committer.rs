@@ -33,8 +33,8 @@ use crate::{
     health::{self, Health},
     metrics::{Metrics, add, count},
     sabotage,
-    supervise::{Vitals, panic_text},
     turns::{Share, Turns},
+    vitals::{Vitals, panic_text},
 };
 
 /// Most commits in one durable transaction.

@@ -14,9 +14,9 @@ use crate::{
     error::CallError,
     finish::finish,
     load::add_start_event,
+    lock::lock,
     runs::Runs,
-    slots::{WorkflowKey, lock},
-    transact::RunSelector,
+    slots::{RunSelector, WorkflowKey},
 };
 
 /// How often a deletion looks whether the run's last messages are delivered, at first and in the end.

@@ -14,7 +14,7 @@ use std::{
 use segno_store::{Read, ReadLimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{ConnectionId, error::CallError, slots::lock};
+use crate::{connection::ConnectionId, error::CallError, lock::lock};
 
 /// The longest that a list may take, its wait included, if its caller allows more or says nothing.
 const TIME_MAX: Duration = Duration::from_secs(60);

@@ -12,8 +12,8 @@ use crate::{
     history,
     metrics::count,
     runs::Runs,
-    slots::{Current, Slot, SlotState, WorkflowKey},
-    transact::{Locked, RunSelector, progress_of},
+    slots::{Current, RunSelector, Slot, SlotState, WorkflowKey},
+    transact::{Locked, progress_of},
 };
 
 /// The longest wait for the lock of a workflow.

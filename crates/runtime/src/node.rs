@@ -5,6 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use segno_store::Store;
 
 use crate::{
+    access_keys::AccessKeys,
     clock::Clock,
     cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers},
     dispatch::{self, Dispatch},
@@ -18,6 +19,7 @@ use crate::{
     },
     runs::Runs,
     scripts::{ScriptHost, Scripts},
+    start,
     workers::{self, Workers},
 };
 
@@ -31,6 +33,8 @@ pub struct Node {
     pub workers: Arc<Workers>,
     /// Tasks of runs on their way to workers.
     pub dispatch: Arc<Dispatch>,
+    /// Who may call.
+    pub access_keys: Arc<AccessKeys>,
     /// Workflows that the node executes itself.
     pub scripts: Scripts,
     /// The other nodes on the same storage; `None` if there can be none.
@@ -68,33 +72,39 @@ impl Node {
         let (listener, identity) =
             listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
         let peers = Peers::of(&*store, identity);
-        let owner = peers.clone().map_or_else(|| Arc::new(Alone) as Arc<dyn Owner>, |peers| peers);
+        let owner: Arc<dyn Owner> = match &peers {
+            Some(peers) => peers.clone(),
+            None => Arc::new(Alone),
+        };
         let runs = Runs::new(store, clock, options, owner, host.clone()).await?;
         let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
         let matching = Arc::new(matching);
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
+        let access_keys = AccessKeys::new(runs.clone());
         let cluster = peers.map(|peers| {
-            let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(Parts(dispatch.clone())));
+            let parts = Parts { dispatch: dispatch.clone(), access_keys: access_keys.clone() };
+            let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(parts));
             let elsewhere: Arc<dyn Elsewhere> = cluster.clone();
-            runs.set_elsewhere(Arc::downgrade(&elsewhere));
+            workers.set_elsewhere(Arc::downgrade(&elsewhere));
             cluster
         });
         if let (Some(listener), Some(cluster)) = (listener, &cluster) {
             cluster.accept_nodes(listener);
         }
         dispatch.load_queue_configs().await?;
-        Runs::load_documents(&runs).await?;
+        access_keys.load().await?;
+        start::load_documents(&runs).await?;
         match &cluster {
             None => runs.recover().await?,
             Some(cluster) => cluster.join().await,
         }
-        Runs::start_loops(&runs);
+        start::start_loops(&runs);
         runs.supervise("the watch over workers", workers::watch(workers.clone()));
         runs.supervise("the refill of queues", dispatch::refill(dispatch.clone()));
         let scripts = Scripts::new(host, &runs);
         scripts.start();
-        Ok(Arc::new(Self { runs, matching, workers, dispatch, scripts, cluster }))
+        Ok(Arc::new(Self { runs, matching, workers, dispatch, access_keys, scripts, cluster }))
     }
 
     /// Stops handing out work: long polls end empty, new calls are refused.
@@ -148,15 +158,18 @@ impl Node {
 }
 
 /// The parts that follow the cluster.
-struct Parts(Arc<Dispatch>);
+struct Parts {
+    dispatch: Arc<Dispatch>,
+    access_keys: Arc<AccessKeys>,
+}
 
 impl ClusterObserver for Parts {
     fn reload(&self) -> PortFuture<'_, Result<(), CallError>> {
         Box::pin(async {
-            let runs = &self.0.runs;
+            let runs = &self.dispatch.runs;
             runs.namespaces.reload(&*runs.store).await?;
-            self.0.load_queue_configs().await?;
-            runs.load_access_keys().await?;
+            self.dispatch.load_queue_configs().await?;
+            self.access_keys.load().await?;
             runs.turns.clone().load(runs).await?;
             runs.retention_changed.notify_one();
             runs.resume_deletions();
@@ -167,11 +180,11 @@ impl ClusterObserver for Parts {
     }
 
     fn shards_taken(&self) -> PortFuture<'_, ()> {
-        Box::pin(async { self.0.runs.turns.clone().follow_schedules(&self.0.runs).await })
+        Box::pin(async { self.dispatch.runs.turns.clone().follow_schedules(&self.dispatch.runs).await })
     }
 
     fn homes_changed(&self) {
-        let runs = &self.0.runs;
+        let runs = &self.dispatch.runs;
         runs.retention_changed.notify_one();
         runs.resume_deletions();
         runs.lead_batches();

@@ -6,13 +6,7 @@ use std::sync::Arc;
 
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, RunKey, cluster::NodeId};
 
-use crate::{
-    error::CallError,
-    matching::QueueKey,
-    ports::{elsewhere::Elsewhere, owner::Place},
-    runs::Runs,
-    slots::WorkflowKey,
-};
+use crate::{error::CallError, ports::owner::Place, runs::Runs, slots::WorkflowKey};
 
 /// The low bits of a connection's number are counted by its node.
 const CONNECTION_BITS: u32 = 40;
@@ -30,18 +24,6 @@ impl Runs {
         self.node_number == 0
     }
 
-    /// Queues and workers of other nodes; `None` if there can be none, or this node has ended.
-    pub(crate) fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
-        self.elsewhere.get()?.upgrade()
-    }
-
-    /// Ends the polls at this node of some queues whose homes are elsewhere.
-    pub(crate) fn end_polls(&self, of: &dyn Fn(&QueueKey) -> bool) {
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.end_polls(of);
-        }
-    }
-
     /// The node that serves a workflow.
     pub fn place(&self, workflow: &WorkflowKey) -> Place {
         if self.is_alone() { Place::Here } else { self.owner.place(workflow) }
@@ -50,11 +32,6 @@ impl Runs {
     /// The node that serves what has a name: a queue, the reports of a worker.
     pub fn home(&self, namespace: NamespaceKey, name: &str) -> Place {
         if self.is_alone() { Place::Here } else { self.owner.home(namespace, name) }
-    }
-
-    /// The node where the tasks and the polls of a queue meet.
-    pub(crate) fn queue_home(&self, key: &QueueKey) -> Place {
-        self.home(key.namespace, key.client_name())
     }
 
     /// The place of a node, by its number: the queries that it asks are there alone.

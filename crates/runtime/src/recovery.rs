@@ -85,8 +85,8 @@ impl Runs {
                             self.set_aside(run, &why);
                         }
                         for run in &loaded {
-                            if let Some(elsewhere) = self.elsewhere() {
-                                elsewhere.offers_settle().await;
+                            if let Some(effects) = self.effects() {
+                                effects.offers_settle().await;
                             }
                             self.offer_all(run);
                         }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use segno_store::{CommitError, RunKey, Store};
 
-use crate::{error::CallError, slots::lock};
+use crate::{error::CallError, lock::lock};
 
 /// Keys set aside with one write.
 const BLOCK: u64 = 10_000;

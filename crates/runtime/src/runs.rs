@@ -4,7 +4,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex, OnceLock, Weak,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -14,7 +14,6 @@ use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
 use tokio::sync::Notify;
 
 use crate::{
-    access_keys::AccessKeys,
     batch::Batches,
     clock::Clock,
     committer::Committer,
@@ -25,17 +24,16 @@ use crate::{
     ids::Ids,
     list_limits::ListLimits,
     metrics::Metrics,
-    namespaces::{Namespaces, retention},
+    namespaces::Namespaces,
     options::NodeOptions,
-    outbox::{self, Outbox},
-    ports::{EffectsPort, Turn, elsewhere::Elsewhere, owner::Owner},
+    outbox::Outbox,
+    ports::{EffectsPort, Turn, owner::Owner},
     run_keys::RunKeys,
     skipping::SkippingClock,
     slots::Slots,
     start_limits::StartLimits,
-    supervise::Vitals,
     timers::Timers,
-    wakes,
+    vitals::Vitals,
 };
 
 /// Moments of different nodes differ in their last bits.
@@ -49,15 +47,11 @@ pub struct Runs {
     pub(crate) node_number: u64,
     /// The nodes that serve workflows.
     pub(crate) owner: Arc<dyn Owner>,
-    /// Queues and workers of other nodes. Set when the node starts, if there can be others.
-    pub(crate) elsewhere: OnceLock<Weak<dyn Elsewhere>>,
     pub(crate) committer: Committer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
     pub(crate) list_limits: ListLimits,
     pub(crate) start_limits: StartLimits,
-    /// Who may call.
-    pub access_keys: AccessKeys,
     pub(crate) timers: Timers,
     pub(crate) ids: Ids,
     pub(crate) limits: Limits,
@@ -122,7 +116,6 @@ impl Runs {
             store,
             node_number: owner.node(),
             owner,
-            elsewhere: OnceLock::new(),
             committer,
             clock,
             list_limits: ListLimits::default(),
@@ -139,7 +132,6 @@ impl Runs {
             turns,
             batches: Batches::default(),
             damaged: DamagedRuns::default(),
-            access_keys: AccessKeys::default(),
             deleting: Mutex::default(),
             deleting_namespaces: Mutex::default(),
             vitals,
@@ -153,31 +145,6 @@ impl Runs {
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         }))
-    }
-
-    /// Connects the queues and workers of other nodes.
-    pub(crate) fn set_elsewhere(&self, elsewhere: Weak<dyn Elsewhere>) {
-        let _ = self.elsewhere.set(elsewhere);
-    }
-
-    /// Reads what is in memory as a whole: scripts, batches, keys. The parts above are there by now.
-    pub(crate) async fn load_documents(node: &Arc<Self>) -> Result<(), CallError> {
-        node.turns.clone().load(node).await?;
-        node.load_batches().await?;
-        node.load_access_keys().await?;
-        node.list_older_runs().await?;
-        Ok(())
-    }
-
-    /// Starts the loops that work on runs until the node stops.
-    pub(crate) fn start_loops(node: &Arc<Self>) {
-        node.supervise("the delivery of messages", outbox::run(node.clone()));
-        node.supervise("the timer loop", wakes::run(node.clone()));
-        // Whoever skips a month still wants to look at what ended before.
-        if node.clock.skipping().is_none() {
-            node.supervise("the deletion of expired runs", retention::apply(node.clone()));
-        }
-        node.resume_deletions();
     }
 
     /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.

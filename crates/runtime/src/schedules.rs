@@ -9,11 +9,8 @@ use segno_store::visibility::{
 };
 
 use crate::{
-    error::CallError,
-    list_limits::ListCaller,
-    namespaces::Namespace,
-    runs::Runs,
-    visibility::{FoundRuns, ListPosition},
+    error::CallError, list_limits::ListCaller, list_position::ListPosition, namespaces::Namespace, runs::Runs,
+    visibility::FoundRuns,
 };
 
 /// Stands for the id of a schedule or a standalone activity while a filter is read: a number that no attribute has.

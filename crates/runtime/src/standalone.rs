@@ -12,11 +12,12 @@ use tokio::time::Instant;
 use crate::{
     error::CallError,
     list_limits::ListCaller,
+    list_position::ListPosition,
     namespaces::Namespace,
     runs::Runs,
     schedules::{RUN_NAME, with_workflow_ids},
     slots::WorkflowKey,
-    visibility::{FoundRuns, ListPosition},
+    visibility::FoundRuns,
 };
 
 /// The names that filters of standalone activities know.

@@ -9,23 +9,18 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
-use segno_engine::start::Start;
 use segno_store::NamespaceKey;
 
-use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, runs::Runs, slots::lock};
+use crate::lock::lock;
 
 /// How many seconds' worth of starts may come at once.
 const BURST_SECONDS: f64 = 2.0;
-/// Children that the runs of a namespace may start in a second if nothing is set. A start by a client has no such limit.
-const CHILDREN_PER_SECOND: usize = 1000;
 /// How old a count of open workflows may be.
 const COUNT_AGE: Duration = Duration::from_secs(1);
-/// Workflows that are open. Counts by status are kept, so that nothing is searched.
-const OPEN: &str = "ExecutionStatus = 'Running' OR ExecutionStatus = 'Paused'";
 /// How often it is logged that children of a namespace have to wait.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// Namespaces that are remembered; those that started nothing for a minute are forgotten first.
@@ -121,13 +116,13 @@ impl StartLimits {
     }
 
     /// Takes a start from the rate of a namespace.
-    fn take(&self, namespace: NamespaceKey, per_second: usize, now: Instant) -> Result<(), StartRefusal> {
+    pub fn take(&self, namespace: NamespaceKey, per_second: usize, now: Instant) -> Result<(), StartRefusal> {
         let taken = self.with(namespace, now, |starts| starts.take(per_second, now));
         taken.map_err(|after| StartRefusal { limit: StartLimit::Rate, most: per_second, after })
     }
 
     /// Counts a workflow that is to be opened; `None` if they have to be counted first.
-    fn open(&self, namespace: NamespaceKey, most: usize, now: Instant) -> Option<Result<(), StartRefusal>> {
+    pub fn open(&self, namespace: NamespaceKey, most: usize, now: Instant) -> Option<Result<(), StartRefusal>> {
         self.with(namespace, now, |starts| {
             let open = starts.open.as_mut();
             let open = open.filter(|open| now.saturating_duration_since(open.counted_at) < COUNT_AGE)?;
@@ -138,6 +133,29 @@ impl StartLimits {
             starts.under_way += 1;
             Some(Ok(()))
         })
+    }
+
+    /// Workflows that were let in and are not stored yet.
+    pub fn under_way(&self, namespace: NamespaceKey, now: Instant) -> u64 {
+        self.with(namespace, now, |starts| starts.under_way)
+    }
+
+    /// Notes how many workflows were open at a moment.
+    pub fn note_open(&self, namespace: NamespaceKey, began: Instant, counted_at: Instant, runs: u64) {
+        self.with(namespace, counted_at, |starts| {
+            // Another start may have counted meanwhile, and more were let in since.
+            let is_newer = |open: &OpenCount| open.counted_at > began;
+            if !starts.open.as_ref().is_some_and(is_newer) {
+                starts.open = Some(OpenCount { counted_at, runs });
+            }
+        });
+    }
+
+    /// A workflow that was let in is stored, or was not started.
+    pub fn end(&self, namespace: NamespaceKey) {
+        if let Some(starts) = lock(&self.0).get_mut(&namespace) {
+            starts.under_way = starts.under_way.saturating_sub(1);
+        }
     }
 
     /// Whether to log that starts wait: not too often.
@@ -154,69 +172,6 @@ impl StartLimits {
     /// The namespace is deleted.
     pub fn forget_namespace(&self, namespace: NamespaceKey) {
         lock(&self.0).remove(&namespace);
-    }
-}
-
-/// A workflow that was counted as open, until it is stored.
-pub(crate) struct CountedStart {
-    node: Arc<Runs>,
-    namespace: NamespaceKey,
-}
-
-impl Drop for CountedStart {
-    fn drop(&mut self) {
-        if let Some(starts) = lock(&self.node.start_limits.0).get_mut(&self.namespace) {
-            starts.under_way = starts.under_way.saturating_sub(1);
-        }
-    }
-}
-
-impl Runs {
-    /// Counts a workflow that is to be created, unless its namespace has or starts too many. `replaces` says whether it takes
-    /// the place of an open one. What is given back is kept until it is stored.
-    pub(crate) async fn count_start(
-        self: &Arc<Self>,
-        start: &Start,
-        replaces: bool,
-    ) -> Result<Option<CountedStart>, CallError> {
-        if start.options.schedule.is_some() || start.options.standalone.is_some() {
-            return Ok(None);
-        }
-        let Some(namespace) = self.namespaces.by_key(NamespaceKey(start.namespace_key)) else { return Ok(None) };
-        let limits = namespace.settings.calls;
-        let per_second = match limits.starts_per_second {
-            0 if start.parent.is_some() => CHILDREN_PER_SECOND,
-            set => set,
-        };
-        if per_second > 0 {
-            self.start_limits.take(namespace.key, per_second, Instant::now())?;
-        }
-        if limits.open_runs == 0 || replaces {
-            return Ok(None);
-        }
-        self.count_open(&namespace, limits.open_runs).await?;
-        Ok(Some(CountedStart { node: self.clone(), namespace: namespace.key }))
-    }
-
-    async fn count_open(&self, namespace: &Arc<Namespace>, most: usize) -> Result<(), CallError> {
-        if let Some(counted) = self.start_limits.open(namespace.key, most, Instant::now()) {
-            return Ok(counted?);
-        }
-        let began = Instant::now();
-        let under_way = self.start_limits.with(namespace.key, began, |starts| starts.under_way);
-        let (_, counts) = self.count(ListCaller::default(), namespace, OPEN).await?;
-        let runs = counts.iter().map(|group| group.runs).sum::<u64>() + under_way;
-        let counted_at = Instant::now();
-        self.start_limits.with(namespace.key, counted_at, |starts| {
-            // Another start may have counted meanwhile, and more were let in since.
-            let is_newer = |open: &OpenCount| open.counted_at > began;
-            if !starts.open.as_ref().is_some_and(is_newer) {
-                starts.open = Some(OpenCount { counted_at, runs });
-            }
-        });
-        let counted = self.start_limits.open(namespace.key, most, counted_at);
-        // The namespace was forgotten meanwhile.
-        Ok(counted.unwrap_or(Ok(()))?)
     }
 }
 

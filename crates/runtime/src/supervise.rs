@@ -3,42 +3,11 @@
 //! If one of them panics or ends by itself, the node has failed: it answers no call any more, its health says so, and the
 //! process ends with a message ([`Runs::failed`]). Nothing is lost: whoever starts it again finds everything stored.
 
-use std::{
-    any::Any,
-    sync::{Arc, OnceLock, Weak},
-};
+use std::sync::{Arc, Weak};
 
-use tokio::{sync::Notify, task::AbortHandle};
+use tokio::task::AbortHandle;
 
-use crate::runs::Runs;
-
-/// Whether everything essential runs.
-#[derive(Debug, Default)]
-pub(crate) struct Vitals {
-    failure: OnceLock<String>,
-    failed: Notify,
-}
-
-impl Vitals {
-    /// Something essential ended. The first failure counts.
-    pub fn fail(&self, what: &str, why: &str) {
-        let text = format!("{what} ended: {why}");
-        tracing::error!("{text}; the server cannot go on and must be restarted. Nothing that was acknowledged is lost");
-        let _ = self.failure.set(text);
-        self.failed.notify_waiters();
-    }
-
-    /// The first failure.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
-    }
-}
-
-/// What a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
-}
+use crate::{runs::Runs, vitals::panic_text};
 
 impl Runs {
     /// Why the node cannot work any more, if it cannot.
@@ -48,13 +17,7 @@ impl Runs {
 
     /// Waits until the node cannot work any more; says why. A node that works keeps its caller waiting.
     pub async fn failed(&self) -> String {
-        loop {
-            let failed = self.vitals.failed.notified();
-            if let Some(why) = self.failure() {
-                return why.to_owned();
-            }
-            failed.await;
-        }
+        self.vitals.failed().await
     }
 
     /// Runs a loop that ends only when the node stops.

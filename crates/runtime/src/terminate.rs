@@ -26,8 +26,8 @@ use crate::{
     error::CallError,
     finish::finish,
     runs::Runs,
-    slots::{Current, WorkflowKey},
-    transact::{Locked, RunSelector},
+    slots::{Current, RunSelector, WorkflowKey},
+    transact::Locked,
 };
 
 impl Runs {

@@ -9,7 +9,7 @@ use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::Notify;
 
-use crate::{hash::HashMap, slots::lock};
+use crate::{hash::HashMap, lock::lock};
 
 #[derive(Default)]
 struct Armed {

@@ -17,33 +17,18 @@ use segno_store::{
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
-    combine::{Call, PendingCall, WaitingCall, request_bytes},
     compaction::first_event_id,
     error::CallError,
     finish::finish,
     runs::Runs,
-    slots::{Current, Progress, Slot, SlotState, WorkflowKey},
+    slots::{
+        Call, Current, PendingCall, Progress, RunSelector, Slot, SlotState, WaitingCall, WorkflowKey, request_bytes,
+    },
 };
 
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// More messages than a run can have under way.
 const MESSAGES_MAX: usize = 10_000;
-
-/// Which run of a workflow a call is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RunSelector {
-    /// A run id; the current run if empty.
-    pub run_id: String,
-    /// The first run of its chain must be this one, if not empty.
-    pub first_run_id: String,
-}
-
-impl RunSelector {
-    /// The run with this id, or the current one if it is empty.
-    pub fn run(run_id: impl Into<String>) -> Self {
-        Self { run_id: run_id.into(), first_run_id: String::new() }
-    }
-}
 
 /// What a commit carries besides a transition of the current run.
 #[derive(Default)]

@@ -16,8 +16,7 @@ use tokio::time::Instant;
 use crate::{
     error::CallError,
     runs::Runs,
-    slots::{Current, WorkflowKey},
-    transact::RunSelector,
+    slots::{Current, RunSelector, WorkflowKey},
 };
 
 /// How far an update has come.

@@ -12,7 +12,7 @@ use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
     NamespaceKey, RunKey, StateFacts,
     visibility::{
-        Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
+        Attribute, Closed, Count, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
         parse_count, parse_list,
     },
 };
@@ -20,6 +20,7 @@ use segno_store::{
 use crate::{
     error::CallError,
     list_limits::ListCaller,
+    list_position::ListPosition,
     namespaces::{Namespace, Namespaces},
     runs::Runs,
 };
@@ -171,15 +172,6 @@ fn value(payload: &Payload, kind: Kind) -> Option<Value> {
         (Kind::Datetime, Json::String(text)) => rfc3339_nanos(&text).map(Value::Int),
         _ => None,
     }
-}
-
-/// Where a list goes on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ListPosition {
-    /// When the first page was read.
-    pub as_of: i64,
-    /// The last run of the page before.
-    pub after: Cursor,
 }
 
 /// A run on a page.

@@ -11,12 +11,12 @@ use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::futures::Notified;
 
 use crate::{
-    clock::{Clock, SLEEP_MAX, sleep_for, until},
+    clock::{SLEEP_MAX, sleep_for, until},
     lanes::{Lanes, UnderWay},
+    lock::lock,
     metrics::count,
     runs::Runs,
     skipping::SkippingClock,
-    slots::lock,
 };
 
 /// Wake-ups under way at the same time, in all and of one namespace while others are at work.

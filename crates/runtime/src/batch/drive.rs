@@ -13,14 +13,13 @@ use segno_proto::enums::BatchOperationState;
 use segno_store::Commit;
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{BatchPlan, BatchStep, BatchTarget, Job, StepError, StoredPosition, info_write, request_document};
+use super::{
+    jobs::{BatchPlan, BatchStep, BatchTarget, Job, StepError, info_write, request_document},
+    position::StoredPosition,
+};
 use crate::{
-    error::CallError,
-    list_limits::ListCaller,
-    namespaces::Namespace,
-    runs::Runs,
-    slots::lock,
-    visibility::{FoundRun, ListPosition},
+    error::CallError, list_limits::ListCaller, list_position::ListPosition, lock::lock, namespaces::Namespace,
+    runs::Runs, visibility::FoundRun,
 };
 
 /// Executions between two records of how far a job has come.

@@ -5,7 +5,7 @@ use segno_store::{
     visibility::{Cursor, Phase, Value},
 };
 
-use crate::visibility::ListPosition;
+use crate::list_position::ListPosition;
 
 /// See [`ListPosition`].
 #[derive(Clone, PartialEq, prost::Message)]

@@ -291,8 +291,10 @@ impl Cluster {
     fn homes_changed(self: &Arc<Self>) {
         let runs = &self.runs;
         self.topology.count_homes();
-        self.dispatch.matching.forget_moved(|key: &QueueKey| runs.queue_home(key) == Place::Here);
-        self.edge.forget_moved(|key, home| runs.queue_home(key) != Place::There(home));
+        self.dispatch
+            .matching
+            .forget_moved(|key: &QueueKey| runs.home(key.namespace, key.client_name()) == Place::Here);
+        self.edge.forget_moved(|key, home| runs.home(key.namespace, key.client_name()) != Place::There(home));
         self.dispatch.direct_queries.offer_again.notify_waiters();
         self.observer.homes_changed();
         let cluster = self.clone();

@@ -116,7 +116,7 @@ impl Cluster {
     /// One take, from when it stands at the home until a poll has what it brought.
     async fn take_one(self: Arc<Self>, key: &QueueKey, asker: &Asker, number: u64) {
         let began = Instant::now();
-        let response = match self.runs.queue_home(key) {
+        let response = match self.runs.home(key.namespace, key.client_name()) {
             Place::There(home) => {
                 let take = Take {
                     queue: wire_queue(key),
@@ -166,7 +166,9 @@ impl Cluster {
     /// Another node reports the polls of a queue whose home is here, and the tasks that were matched there.
     pub(super) fn note_polls(&self, report: PollReport) {
         let Some(key) = queue_of(report.queue) else { return };
-        if self.runs.queue_home(&key) != Place::Here || self.dispatch.workers.has_shut_down(&report.worker) {
+        if self.runs.home(key.namespace, key.client_name()) != Place::Here
+            || self.dispatch.workers.has_shut_down(&report.worker)
+        {
             return;
         }
         let version = report.version.unwrap_or_default();

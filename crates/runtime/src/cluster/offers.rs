@@ -23,6 +23,7 @@ use super::{
     wire::{Offer, Queue, RequestBody, ResponseBody, Take},
 };
 use crate::{
+    connection::ConnectionId,
     dispatch::{Delivery, Poll},
     matching::{
         Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
@@ -32,7 +33,7 @@ use crate::{
         elsewhere::{Elsewhere, ForwardedCall, HomeOffer},
         owner::Place,
     },
-    workers::{Caller, ConnectionId, Party},
+    workers::{Caller, Party},
 };
 
 /// Between two attempts to reach a home or an owner.
@@ -156,7 +157,7 @@ impl Cluster {
             place.fairness.as_ref().map_or_else(Default::default, |fair| (fair.key.to_string(), fair.weight));
         let runs = &self.runs;
         while !runs.is_stopping() && self.topology.serves(shard) {
-            match runs.queue_home(&key) {
+            match runs.home(key.namespace, key.client_name()) {
                 Place::Here if fallback.is_some() && !self.dispatch.matching.is_served(&key) => {
                     let Some(next) = fallback.take() else { return };
                     key = next;
@@ -197,7 +198,7 @@ impl Cluster {
         let task_on_wire = wire_task(&task, self.topology.me);
         let runs = &self.runs;
         while !runs.is_stopping() {
-            match runs.queue_home(key) {
+            match runs.home(key.namespace, key.client_name()) {
                 Place::Here => {
                     if sticky && !self.dispatch.matching.is_served(key) {
                         return false;
@@ -226,7 +227,7 @@ impl Cluster {
         let Some(key) = queue_of(offer.queue) else {
             return (ResponseBody::Failed("unknown kind of queue".to_owned()), false);
         };
-        if runs.queue_home(&key) != Place::Here {
+        if runs.home(key.namespace, key.client_name()) != Place::Here {
             return (ResponseBody::Moved(Default::default()), false);
         }
         if offer.sticky && !self.dispatch.matching.is_served(&key) {
@@ -263,7 +264,7 @@ impl Cluster {
             deadline: Instant::now() + Duration::from_millis(take.wait_ms),
         };
         let runs = &self.runs;
-        if runs.queue_home(&poll.queue) != Place::Here {
+        if runs.home(poll.queue.namespace, poll.queue.client_name()) != Place::Here {
             return (ResponseBody::Moved(Default::default()), None);
         }
         if poll.queue.kind == QueueKind::WorkerCommand {
@@ -276,7 +277,9 @@ impl Cluster {
                 let offer = Offer { queue: wire_queue(&poll.queue), task, quiet, ..Default::default() };
                 (ResponseBody::Task(offer), Some(delivery))
             }
-            None if runs.queue_home(&poll.queue) != Place::Here => (ResponseBody::Moved(Default::default()), None),
+            None if runs.home(poll.queue.namespace, poll.queue.client_name()) != Place::Here => {
+                (ResponseBody::Moved(Default::default()), None)
+            }
             None => (ResponseBody::Done(Default::default()), None),
         }
     }
@@ -300,7 +303,7 @@ impl Cluster {
             if Instant::now() >= poll.deadline || is_over() {
                 break None;
             }
-            match runs.queue_home(&poll.queue) {
+            match runs.home(poll.queue.namespace, poll.queue.client_name()) {
                 Place::Here => match self.wait_at_home(poll, false).await {
                     Some(taken) => break Some(taken),
                     None if self.topology.homes() == homes => break None,

@@ -12,10 +12,9 @@ use super::{
 };
 use crate::{
     error::CallError,
-    outbox::Arrived,
     ports::{
         PortFuture,
-        owner::{OwnPage, Owner, Place},
+        owner::{Arrived, OwnPage, Owner, Place},
     },
     slots::WorkflowKey,
 };

@@ -15,7 +15,7 @@ use super::{
         RequestBody, ResponseBody,
     },
 };
-use crate::{dispatch::Delivery, error::CallError, outbox::Arrived, sabotage, slots::WorkflowKey};
+use crate::{dispatch::Delivery, error::CallError, ports::owner::Arrived, sabotage, slots::WorkflowKey};
 
 fn failed(error: &CallError) -> ResponseBody {
     match error {

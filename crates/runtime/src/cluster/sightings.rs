@@ -19,10 +19,11 @@ use super::{
     wire::{ConnectionClosed, InterruptedPoll, NotificationBody, WorkerSighting},
 };
 use crate::{
+    connection::ConnectionId,
     dispatch::Poll,
     lock::lock,
     placement::connection_prefix,
-    workers::{Caller, ConnectionId, Party},
+    workers::{Caller, Party},
 };
 
 /// A worker that calls often is announced this often.

@@ -10,13 +10,11 @@ use super::{
     tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
 };
 use crate::{
-    combine::Call,
     error::CallError,
     metrics::count,
     namespaces::Namespace,
     queries::QueryAnswer,
-    slots::{Current, SlotState, WorkflowKey},
-    transact::RunSelector,
+    slots::{Call, Current, RunSelector, SlotState, WorkflowKey},
 };
 use segno_engine::{
     Run,

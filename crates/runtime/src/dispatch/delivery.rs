@@ -93,7 +93,7 @@ impl Drop for InTransit {
         } else if let HeldWork::Matched(offer) = held {
             // The home of its queue finds another worker.
             if Handle::try_current().is_ok()
-                && let Some(elsewhere) = dispatch.runs.elsewhere()
+                && let Some(elsewhere) = dispatch.workers.elsewhere()
             {
                 elsewhere.offer_at_home(*offer);
             }

@@ -19,7 +19,12 @@ use std::sync::{Arc, Weak};
 use segno_engine::{ActivityStop, Run};
 use segno_store::NamespaceKey;
 
-use crate::{matching::Matching, ports::Effects, runs::Runs, workers::Workers};
+use crate::{
+    matching::Matching,
+    ports::{Effects, PortFuture},
+    runs::Runs,
+    workers::Workers,
+};
 use direct_queries::DirectQueries;
 
 pub use complete::CompletedTask;
@@ -53,7 +58,7 @@ impl Dispatch {
     /// The node stops: polls end empty, and the loops see that it stops.
     pub(crate) fn stop(&self) {
         self.matching.dismiss_all();
-        self.runs.end_polls(&|_| true);
+        self.workers.end_polls(&|_| true);
         self.workers.leases.earlier.notify_one();
         self.matching.refills.wake();
     }
@@ -90,12 +95,20 @@ impl Effects for Dispatch {
 
     fn end_polls(&self, namespace: NamespaceKey) {
         self.matching.forget_namespace(namespace);
-        self.runs.end_polls(&|queue| queue.namespace == namespace);
+        self.workers.end_polls(&|queue| queue.namespace == namespace);
     }
 
     fn forget_namespace(&self, namespace: NamespaceKey) {
         self.end_polls(namespace);
         self.workers.forget_namespace(namespace);
+    }
+
+    fn offers_settle(&self) -> PortFuture<'_, ()> {
+        Box::pin(async {
+            if let Some(elsewhere) = self.workers.elsewhere() {
+                elsewhere.offers_settle().await;
+            }
+        })
     }
 
     fn clock_moved(&self) {

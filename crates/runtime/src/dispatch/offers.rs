@@ -52,7 +52,7 @@ impl Dispatch {
         let offer = TaskOffer::Workflow { run: run_key, stamp: task.stamp, speculative: run.is_speculating() };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
         let place = QueuePlace { priority, fairness };
-        let is_here = self.runs.queue_home(&key) == Place::Here;
+        let is_here = self.runs.home(key.namespace, key.client_name()) == Place::Here;
         if task.sticky && is_here && !self.matching.is_served(&key) {
             key = normal;
         } else if task.sticky && !is_here {
@@ -64,7 +64,7 @@ impl Dispatch {
 
     /// Offers a task at the home of its queue.
     fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
-        match self.runs.queue_home(&key) {
+        match self.runs.home(key.namespace, key.client_name()) {
             Place::Here => self.matching.offer(&key, task, place),
             Place::There(_) | Place::Nowhere => {
                 let shard = shard_of(run);
@@ -75,7 +75,7 @@ impl Dispatch {
 
     /// Offers a task to a poll of this node, if the home of its queue has nothing to order, or else at that home.
     fn offer_elsewhere(&self, offer: HomeOffer) {
-        if let Some(elsewhere) = self.runs.elsewhere() {
+        if let Some(elsewhere) = self.workers.elsewhere() {
             elsewhere.match_or_offer(offer);
         }
     }

@@ -109,14 +109,16 @@ impl Dispatch {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<T>, CallError> {
-        let Some(offer) = self.runs.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else { return Ok(None) };
+        let Some(offer) = self.workers.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else {
+            return Ok(None);
+        };
         // Until it is started the queue's home holds it.
         T::begin(self, poll, worker_version, offer, Delivery::new(self, HeldWork::Nothing)).await
     }
 
     /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
     pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
-        match self.runs.elsewhere() {
+        match self.workers.elsewhere() {
             None => self.wait_with_guard(poll).await,
             Some(elsewhere) => elsewhere.wait_for_task(poll).await,
         }
@@ -129,7 +131,7 @@ impl Dispatch {
         delivery: Delivery,
         call: Option<&ForwardedCall>,
     ) -> Option<Polled<T>> {
-        let (body, delivery) = self.runs.elsewhere()?.start_task(task, delivery, call?).await?;
+        let (body, delivery) = self.workers.elsewhere()?.start_task(task, delivery, call?).await?;
         Some(Polled::There { body, delivery })
     }
 
@@ -153,7 +155,7 @@ impl Dispatch {
             return None;
         }
         let is_over = || {
-            let moved = self.runs.queue_home(&poll.queue) != Place::Here;
+            let moved = self.runs.home(poll.queue.namespace, poll.queue.client_name()) != Place::Here;
             moved || self.runs.is_stopping() || self.workers.has_shut_down(&poll.caller.worker)
         };
         let queued = self.matching.poll(&poll.at_queue(elsewhere), is_over).await?;
@@ -165,7 +167,7 @@ impl Dispatch {
     pub(crate) fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.runs.clock.monotonic());
         let is_control = poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES);
-        if let Some(elsewhere) = self.runs.elsewhere() {
+        if let Some(elsewhere) = self.workers.elsewhere() {
             elsewhere.worker_polls(poll, is_control);
         }
         if is_control {

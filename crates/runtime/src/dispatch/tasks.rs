@@ -24,7 +24,6 @@ use super::{
     polls::{Poll, WorkerTask},
 };
 use crate::{
-    combine::Call,
     error::CallError,
     finish::finish,
     history::HistoryView,
@@ -32,8 +31,7 @@ use crate::{
     metrics::count,
     queries::QueryAnswer,
     rules,
-    slots::{Current, SlotState, WorkflowKey},
-    transact::RunSelector,
+    slots::{Call, Current, RunSelector, SlotState, WorkflowKey},
 };
 
 /// A workflow task that a worker may have.

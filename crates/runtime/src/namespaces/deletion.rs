@@ -11,13 +11,7 @@ use segno_store::{Commit, NamespaceKey, RunKey};
 use tokio::task::JoinSet;
 
 use super::{Deletion, Namespace, NamespaceName};
-use crate::{
-    clock::until,
-    error::CallError,
-    finish::finish,
-    runs::Runs,
-    slots::{WorkflowKey, lock},
-};
+use crate::{clock::until, error::CallError, finish::finish, lock::lock, runs::Runs, slots::WorkflowKey};
 
 /// Runs read at a time.
 const PAGE: usize = 64;

@@ -1,8 +1,9 @@
 //! Namespaces: few, small, all in memory, stored when they change.
 //!
-//! [`registry`] finds and changes them, [`deletion`] deletes them, [`retention`] deletes their closed runs in time,
+//! [`registry`] finds them and keeps what [`changes`] changes, [`deletion`] deletes them, [`retention`] deletes their closed runs in time,
 //! [`settings`] are what can be set for each.
 
+mod changes;
 mod deletion;
 mod registry;
 pub(crate) mod retention;

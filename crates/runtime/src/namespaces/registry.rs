@@ -17,7 +17,7 @@ use segno_proto::{Nanos, enums::NamespaceState};
 use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store, Write};
 
 use super::{CallLimits, Namespace, NamespaceDetail, Settings};
-use crate::{error::CallError, finish::finish, ids::Ids, runs::Runs};
+use crate::{error::CallError, ids::Ids};
 
 /// Closed runs are kept for a day unless told otherwise.
 const RETENTION_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
@@ -183,7 +183,12 @@ impl Namespaces {
         self.tables().by_key.range(from).map(|(_, namespace)| namespace.clone()).collect()
     }
 
-    async fn register(&self, store: &dyn Store, ids: &Ids, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
+    pub(super) async fn register(
+        &self,
+        store: &dyn Store,
+        ids: &Ids,
+        new: NewNamespace,
+    ) -> Result<Arc<Namespace>, CallError> {
         let _changing = self.changing.lock().await;
         if self.get(&new.name).is_some() {
             return Err(CallError::NamespaceExists(new.name));
@@ -286,31 +291,6 @@ impl Namespaces {
             *tables = stored;
         });
         Ok(())
-    }
-}
-
-impl Runs {
-    /// Registers a namespace. Once this returns it is stored and can be used.
-    pub async fn register_namespace(self: &Arc<Self>, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
-        let node = self.clone();
-        finish(async move { node.namespaces.register(&*node.store, &node.ids, new).await }).await
-    }
-
-    /// Changes a namespace. `edit` sees its newest state and may refuse. Once this returns the change is stored and in
-    /// effect.
-    pub async fn change_namespace<F>(
-        self: &Arc<Self>,
-        name: NamespaceName,
-        edit: F,
-    ) -> Result<Arc<Namespace>, CallError>
-    where
-        F: FnOnce(&mut NamespaceDetail) -> Result<(), CallError> + Send + 'static,
-    {
-        let node = self.clone();
-        let edit = |namespace: &mut Namespace| edit(&mut namespace.detail);
-        let changed = finish(async move { node.namespaces.change(&*node.store, &name, edit).await }).await?;
-        self.retention_changed.notify_one();
-        Ok(changed)
     }
 }
 

@@ -24,7 +24,11 @@ use segno_proto::{
 use segno_store::{Commit, OutboxKey};
 
 use crate::{
-    error::CallError, namespaces::Namespace, ports::owner::Place, runs::Runs, slots::WorkflowKey, transact::RunSelector,
+    error::CallError,
+    namespaces::Namespace,
+    ports::owner::{Arrived, Place},
+    runs::Runs,
+    slots::{RunSelector, WorkflowKey},
 };
 
 /// Whether the sender of a message took note of what became of it.
@@ -33,19 +37,6 @@ enum Heard {
     SenderClosed,
     /// It is gone, or knows already.
     No,
-}
-
-/// What became of a message at its receiver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    /// It arrived, or its receiver wants it no more.
-    Done,
-    /// It arrived, and its row went with the same commit.
-    Removed,
-    /// A child was started: the id of its run.
-    Started(String),
-    /// Its sender is told this cause.
-    NotTaken(i32),
 }
 
 impl Runs {

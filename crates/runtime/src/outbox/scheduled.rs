@@ -12,8 +12,13 @@ use segno_engine::{
 use segno_proto::common::WorkflowExecution;
 use segno_store::OutboxKey;
 
-use super::deliver::{Arrived, arrived_with, derived_uuid, unless_gone};
-use crate::{error::CallError, runs::Runs, slots::WorkflowKey, transact::RunSelector};
+use super::deliver::{arrived_with, derived_uuid, unless_gone};
+use crate::{
+    error::CallError,
+    ports::owner::Arrived,
+    runs::Runs,
+    slots::{RunSelector, WorkflowKey},
+};
 
 impl Runs {
     /// Starts a workflow of a schedule where it belongs, and tells the schedule.

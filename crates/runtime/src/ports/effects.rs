@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use segno_engine::{ActivityStop, Run};
 use segno_store::NamespaceKey;
 
-/// What the runs need of the part that hands their tasks to workers. No call waits for anything.
+use super::PortFuture;
+
+/// What the runs need of the part that hands their tasks to workers. Only [`Effects::offers_settle`] waits for anything.
 pub(crate) trait Effects: Send + Sync + 'static {
     /// Offers the pending workflow task of a run.
     fn offer_workflow_task(&self, run: &Run);
@@ -31,6 +33,9 @@ pub(crate) trait Effects: Send + Sync + 'static {
 
     /// Forgets the queues and the workers of a namespace.
     fn forget_namespace(&self, namespace: NamespaceKey);
+
+    /// Waits until not too many offers to other nodes are under way.
+    fn offers_settle(&self) -> PortFuture<'_, ()>;
 
     /// The clock jumped: what waits for a moment looks at it again.
     fn clock_moved(&self);

@@ -11,9 +11,10 @@ use segno_store::{NamespaceKey, cluster::Shard};
 
 use super::PortFuture;
 use crate::{
+    connection::ConnectionId,
     dispatch::{Delivery, Poll},
     matching::{QueueKey, QueuePlace, RemoteTask, TaskOffer},
-    workers::{Caller, ConnectionId, Party},
+    workers::{Caller, Party},
 };
 
 /// A task of a run that this node serves, and the queue it is for.

@@ -7,7 +7,7 @@ use segno_engine::outbox::OutboxMessage;
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, Read, RunKey, cluster::NodeId};
 
 use super::PortFuture;
-use crate::{error::CallError, outbox::Arrived, slots::WorkflowKey};
+use crate::{error::CallError, slots::WorkflowKey};
 
 /// Where a workflow, a queue or a query is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,19 @@ pub enum Place {
     There(NodeId),
     /// It is being handed over, or has no node yet.
     Nowhere,
+}
+
+/// What became of a message at its receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// It arrived, or its receiver wants it no more.
+    Done,
+    /// It arrived, and its row went with the same commit.
+    Removed,
+    /// A child was started: the id of its run.
+    Started(String),
+    /// Its sender is told this cause.
+    NotTaken(i32),
 }
 
 /// A page read from storage; `None` if all that is stored belongs to this node.

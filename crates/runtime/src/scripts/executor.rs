@@ -30,8 +30,7 @@ use crate::{
     finish::finish,
     metrics::{add, count},
     namespaces::Namespace,
-    slots::{Current, WorkflowKey},
-    transact::RunSelector,
+    slots::{Current, RunSelector, WorkflowKey},
 };
 
 /// Steps after which a turn lets others go first.

@@ -19,7 +19,11 @@ use segno_proto::{
 };
 
 use super::host::Scripts;
-use crate::{error::CallError, namespaces::Namespace, slots::WorkflowKey, transact::RunSelector};
+use crate::{
+    error::CallError,
+    namespaces::Namespace,
+    slots::{RunSelector, WorkflowKey},
+};
 
 /// Workflow ids of schedules begin so; the name of the script follows.
 const PREFIX: &str = "flow-schedule/";

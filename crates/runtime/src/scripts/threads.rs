@@ -17,7 +17,7 @@ use segno_store::NamespaceKey;
 use tokio::sync::oneshot;
 
 use super::permits::{Grant, Permits};
-use crate::{error::CallError, lock::lock, supervise::panic_text};
+use crate::{error::CallError, lock::lock, vitals::panic_text};
 
 /// Queries and checks of one namespace that may wait. Those beyond are refused.
 const WAITING_MAX: usize = 256;

@@ -93,12 +93,12 @@ impl Workers {
         let now = self.runs.clock.now();
         let command = WorkerCommandTask { id: self.runs.ids.uuid(), stop: token.seal(&found.token_key), given: now };
         let queue = QueueKey { namespace, kind: QueueKind::WorkerCommand, name: stop.control_queue };
-        if self.runs.queue_home(&queue) == Place::Here {
+        if self.runs.home(queue.namespace, queue.client_name()) == Place::Here {
             self.offer_command_here(queue, command);
         } else {
             let shard = Shard::of(namespace, &run.info.workflow_id);
             let (task, place) = (TaskOffer::Command(Box::new(command)), QueuePlace::of(PRIORITY_DEFAULT));
-            if let Some(elsewhere) = self.runs.elsewhere() {
+            if let Some(elsewhere) = self.elsewhere() {
                 elsewhere.offer_at_home(HomeOffer { queue, task, place, shard, fallback: None });
             }
         }

@@ -13,9 +13,7 @@ use std::{
 
 use segno_store::NamespaceKey;
 
-/// A connection of a client, for as long as the server runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u64);
+use crate::connection::ConnectionId;
 
 /// Who is behind a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

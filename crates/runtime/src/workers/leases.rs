@@ -19,8 +19,8 @@ use segno_proto::Nanos;
 use segno_store::NamespaceKey;
 use tokio::sync::Notify;
 
-use super::connections::{ConnectionId, ConnectionTable, Party};
-use crate::lock::lock;
+use super::connections::{ConnectionTable, Party};
+use crate::{connection::ConnectionId, lock::lock};
 
 /// Most workers whose leases are kept. Those beyond are left to Temporal's time-outs.
 const LEASES_MAX: usize = 50_000;

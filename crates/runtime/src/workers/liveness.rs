@@ -23,13 +23,13 @@ use segno_proto::{Nanos, common::Payloads, enums::WorkerStatus, nanos_timestamp,
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, MOVES_MAX, Party, WorkerQuery, Workers};
+use super::{CONTROL_QUEUES, Caller, LeaseView, LostWorker, MOVES_MAX, Party, WorkerQuery, Workers};
 use crate::{
     clock::until,
+    connection::ConnectionId,
     error::CallError,
     metrics::{add, count},
-    slots::{SlotState, WorkflowKey},
-    transact::RunSelector,
+    slots::{RunSelector, SlotState, WorkflowKey},
 };
 
 /// A look at the leases that comes this much too late means that the server itself was away.
@@ -42,7 +42,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 impl Workers {
     /// A worker made a call: a sign of life. Returns whether its silence would mean that it is lost.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
-        if let Some(elsewhere) = self.runs.elsewhere() {
+        if let Some(elsewhere) = self.elsewhere() {
             elsewhere.worker_called(namespace, caller);
         }
         self.leases.called(namespace, caller, self.runs.clock.monotonic())
@@ -162,7 +162,7 @@ impl Workers {
     }
 
     fn announce_closed(&self, connection: ConnectionId, cut: Vec<Party>) {
-        if let Some(elsewhere) = self.runs.elsewhere() {
+        if let Some(elsewhere) = self.elsewhere() {
             elsewhere.connection_closed(connection, cut);
         }
     }

@@ -12,14 +12,19 @@ mod liveness;
 mod query;
 mod shutdowns;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use segno_store::NamespaceKey;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{matching::Matching, options::NodeOptions, runs::Runs};
+use crate::{
+    matching::{Matching, QueueKey},
+    options::NodeOptions,
+    ports::elsewhere::Elsewhere,
+    runs::Runs,
+};
 
-pub use connections::{ConnectionId, Party};
+pub use connections::Party;
 pub use heartbeats::Heartbeats;
 pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuard};
 pub(crate) use liveness::watch;
@@ -49,6 +54,8 @@ pub struct Workers {
     pub polls_end_on_shutdown: bool,
     /// Limits how many runs of all lost workers are changed at the same time.
     moves: Semaphore,
+    /// Queues and workers of other nodes. Set when the node starts, if there can be others.
+    elsewhere: OnceLock<Weak<dyn Elsewhere>>,
 }
 
 impl Workers {
@@ -65,6 +72,24 @@ impl Workers {
             shutdowns: Notify::new(),
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             moves: Semaphore::new(MOVES_MAX),
+            elsewhere: OnceLock::new(),
+        }
+    }
+
+    /// Connects the queues and workers of other nodes.
+    pub(crate) fn set_elsewhere(&self, elsewhere: Weak<dyn Elsewhere>) {
+        let _ = self.elsewhere.set(elsewhere);
+    }
+
+    /// Queues and workers of other nodes; `None` if there can be none, or this node has ended.
+    pub(crate) fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
+        self.elsewhere.get()?.upgrade()
+    }
+
+    /// Ends the polls at this node of some queues whose homes are elsewhere.
+    pub(crate) fn end_polls(&self, of: &dyn Fn(&QueueKey) -> bool) {
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.end_polls(of);
         }
     }
 

@@ -96,7 +96,7 @@ impl Workers {
     /// Polls of a sticky queue that wait here end, wherever its home is.
     fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
         if !sticky.is_empty() {
-            self.runs.end_polls(&|key| key.namespace == namespace && key.sticky_name() == Some(sticky));
+            self.end_polls(&|key| key.namespace == namespace && key.sticky_name() == Some(sticky));
         }
     }
 

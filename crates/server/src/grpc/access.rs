@@ -55,7 +55,7 @@ impl AccessCalls {
             calls_per_second: asked.calls_per_second,
         };
         let shown = shown(&key);
-        self.node.create_access_key(key).await.map_err(|error| match error {
+        self.node.access_keys.create(key).await.map_err(|error| match error {
             NewKeyError::Exists(_) | NewKeyError::CertificateTaken(_) => Status::already_exists(error.to_string()),
             NewKeyError::TooMany => Status::resource_exhausted(error.to_string()),
             NewKeyError::Call(error) => failed(error),
@@ -69,7 +69,7 @@ impl AccessCalls {
         request: Request<RevokeKeyRequest>,
     ) -> Result<Response<RevokeKeyResponse>, Status> {
         let name = request.into_inner().name;
-        match self.node.revoke_access_key(&name).await.map_err(failed)? {
+        match self.node.access_keys.revoke(&name).await.map_err(failed)? {
             true => Ok(Response::new(RevokeKeyResponse {})),
             false => Err(Status::not_found(format!("there is no key {name:?}; `segno key list` shows them"))),
         }
