@@ -81,7 +81,10 @@ pub use cluster::{
 };
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
 pub use connection::ConnectionId;
-pub use dispatch::{CompletedTask, Delivery, Dispatch, Poll, QueueGauge, StartedActivity, StartedTask, WorkerTask};
+pub use dispatch::{
+    CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, Polled, QueueGauge, StartedActivity, StartedTask,
+    WorkerTask,
+};
 pub use error::CallError;
 pub use hash::HashMap;
 pub use health::{Health, HealthChanges};
@@ -100,10 +103,7 @@ pub use namespaces::{
 };
 pub use node::Node;
 pub use options::NodeOptions;
-pub use ports::{
-    elsewhere::{ForwardedCall, Polled},
-    owner::Place,
-};
+pub use ports::owner::Place;
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use rules::RULES_MAX;
 pub use runs::Runs;

@@ -14,7 +14,6 @@ use crate::{
     options::NodeOptions,
     ports::{
         PortFuture,
-        elsewhere::Elsewhere,
         owner::{Alone, Owner},
     },
     runs::Runs,
@@ -85,8 +84,7 @@ impl Node {
         let cluster = peers.map(|peers| {
             let parts = Parts { dispatch: dispatch.clone(), access_keys: access_keys.clone() };
             let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(parts));
-            let elsewhere: Arc<dyn Elsewhere> = cluster.clone();
-            workers.set_elsewhere(Arc::downgrade(&elsewhere));
+            dispatch.set_elsewhere(&cluster);
             cluster
         });
         if let (Some(listener), Some(cluster)) = (listener, &cluster) {

@@ -16,7 +16,10 @@ use super::{
     link::RequestError,
     wire::{CallResult, ClientCall, RequestBody, ResponseBody},
 };
-use crate::{connection::ConnectionId, dispatch::Delivery, ports::elsewhere::ForwardedCall};
+use crate::{
+    connection::ConnectionId,
+    dispatch::{Delivery, ForwardedCall},
+};
 
 /// How long a response may take that a client waits for without a deadline of its own.
 const RESPONSE_MAX: Duration = Duration::from_secs(75);

@@ -15,11 +15,7 @@ use tokio::time::Instant;
 
 use super::{Cluster, topology::ShardState};
 use crate::{
-    error::CallError,
-    matching::QueueKey,
-    ports::{elsewhere::Elsewhere, owner::Place},
-    recovery::load_all,
-    sabotage,
+    dispatch::Elsewhere, error::CallError, matching::QueueKey, ports::owner::Place, recovery::load_all, sabotage,
     transact::Locked,
 };
 

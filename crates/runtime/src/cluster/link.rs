@@ -29,7 +29,7 @@ use super::{
     handshake::{Side, proof, random, receive_hello, refused, send_hello},
     wire::{Empty, Frame, FrameBody, Hello, Notification, PROTOCOL, Request, Response, ResponseBody},
 };
-use crate::{lock::lock, ports::elsewhere::RemoteHold};
+use crate::{dispatch::RemoteHold, lock::lock};
 
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(100);

@@ -21,7 +21,8 @@ use crate::{
     lock::lock,
     matching::QueueKey,
     metrics::count,
-    ports::{elsewhere::HomeOffer, owner::Place},
+    ports::owner::Place,
+    workers::HomeOffer,
 };
 
 /// Between two attempts to reach a home.

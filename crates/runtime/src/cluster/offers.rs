@@ -24,16 +24,12 @@ use super::{
 };
 use crate::{
     connection::ConnectionId,
-    dispatch::{Delivery, Poll},
+    dispatch::{Delivery, Elsewhere, ForwardedCall, Poll},
     matching::{
         Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
     },
-    ports::{
-        PortFuture,
-        elsewhere::{Elsewhere, ForwardedCall, HomeOffer},
-        owner::Place,
-    },
-    workers::{Caller, Party},
+    ports::{PortFuture, owner::Place},
+    workers::{Caller, HomeOffer, OtherNodes, Party},
 };
 
 /// Between two attempts to reach a home or an owner.
@@ -364,14 +360,6 @@ impl Cluster {
 }
 
 impl Elsewhere for Cluster {
-    fn offer_at_home(self: Arc<Self>, offer: HomeOffer) {
-        let under_way = OfferUnderWay::begin(&self.offers_under_way);
-        tokio::spawn(async move {
-            let _under_way = under_way;
-            self.offer_until_taken(offer).await;
-        });
-    }
-
     fn match_or_offer(self: Arc<Self>, offer: HomeOffer) {
         if !self.match_here(&offer) {
             self.offer_at_home(offer);
@@ -422,20 +410,30 @@ impl Elsewhere for Cluster {
         self.task_of(task.clone()).filter(|task| !matches!(task, TaskOffer::Remote(_)))
     }
 
-    fn end_polls(&self, of: &dyn Fn(&QueueKey) -> bool) {
-        self.edge.end_polls(of);
-    }
-
     fn limits_changed(&self) {
         self.edge.configured(|key| self.dispatch.matching.is_configured_with_limits(key));
     }
 
-    fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) {
-        self.announce_call(namespace, caller);
-    }
-
     fn worker_polls(&self, poll: &Poll, is_control: bool) {
         self.announce_poll(poll, is_control);
+    }
+}
+
+impl OtherNodes for Cluster {
+    fn offer_at_home(self: Arc<Self>, offer: HomeOffer) {
+        let under_way = OfferUnderWay::begin(&self.offers_under_way);
+        tokio::spawn(async move {
+            let _under_way = under_way;
+            self.offer_until_taken(offer).await;
+        });
+    }
+
+    fn end_polls(&self, of: &dyn Fn(&QueueKey) -> bool) {
+        self.edge.end_polls(of);
+    }
+
+    fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) {
+        self.announce_call(namespace, caller);
     }
 
     fn connection_closed(&self, connection: ConnectionId, cut: Vec<Party>) {

@@ -10,12 +10,13 @@ use tokio::runtime::Handle;
 
 use super::{
     Dispatch,
+    elsewhere::RemoteHold,
     tasks::{HeldActivity, HeldTask},
 };
 use crate::{
     lock::lock,
     matching::{QueueKey, QueuedTask},
-    ports::elsewhere::{HomeOffer, RemoteHold},
+    workers::HomeOffer,
 };
 
 /// What a delivery returns when it fails.
@@ -93,7 +94,7 @@ impl Drop for InTransit {
         } else if let HeldWork::Matched(offer) = held {
             // The home of its queue finds another worker.
             if Handle::try_current().is_ok()
-                && let Some(elsewhere) = dispatch.workers.elsewhere()
+                && let Some(elsewhere) = dispatch.elsewhere()
             {
                 elsewhere.offer_at_home(*offer);
             }

@@ -6,6 +6,7 @@ mod commands;
 mod complete;
 mod delivery;
 mod direct_queries;
+mod elsewhere;
 mod offers;
 mod polls;
 mod query;
@@ -14,7 +15,7 @@ mod refill;
 mod starts;
 mod tasks;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use segno_engine::{ActivityStop, Run};
 use segno_store::NamespaceKey;
@@ -23,13 +24,15 @@ use crate::{
     matching::Matching,
     ports::{Effects, PortFuture},
     runs::Runs,
-    workers::Workers,
+    workers::{OtherNodes, Workers},
 };
 use direct_queries::DirectQueries;
 
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub(crate) use delivery::HeldWork;
+pub(crate) use elsewhere::{Elsewhere, RemoteHold};
+pub use elsewhere::{ForwardedCall, Polled};
 pub use offers::QueueGauge;
 pub use polls::{Poll, WorkerTask};
 pub(crate) use refill::run as refill;
@@ -43,16 +46,32 @@ pub struct Dispatch {
     pub(crate) direct_queries: DirectQueries,
     /// One configuration of a queue is changed at a time.
     configuring: tokio::sync::Mutex<()>,
+    /// Queues and polls of other nodes. Set when the node starts, if there can be others.
+    elsewhere: OnceLock<Weak<dyn Elsewhere>>,
 }
 
 impl Dispatch {
     /// The part that hands tasks of these runs to workers. From now on it carries out what follows from transitions.
     pub(crate) fn new(runs: Arc<Runs>, matching: Arc<Matching>, workers: Arc<Workers>) -> Arc<Self> {
         let (direct_queries, configuring) = (DirectQueries::default(), tokio::sync::Mutex::default());
-        let dispatch = Arc::new(Self { runs, matching, workers, direct_queries, configuring });
+        let dispatch =
+            Arc::new(Self { runs, matching, workers, direct_queries, configuring, elsewhere: OnceLock::new() });
         let effects: Weak<Self> = Arc::downgrade(&dispatch);
         dispatch.runs.effects.set(effects);
         dispatch
+    }
+
+    /// Connects the queues, polls and workers of other nodes.
+    pub(crate) fn set_elsewhere(&self, elsewhere: &Arc<impl Elsewhere>) {
+        let queues: Arc<dyn Elsewhere> = elsewhere.clone();
+        let workers: Arc<dyn OtherNodes> = elsewhere.clone();
+        let _ = self.elsewhere.set(Arc::downgrade(&queues));
+        self.workers.set_other_nodes(Arc::downgrade(&workers));
+    }
+
+    /// Queues and polls of other nodes; `None` if there can be none, or this node has ended.
+    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
+        self.elsewhere.get()?.upgrade()
     }
 
     /// The node stops: polls end empty, and the loops see that it stops.
@@ -105,7 +124,7 @@ impl Effects for Dispatch {
 
     fn offers_settle(&self) -> PortFuture<'_, ()> {
         Box::pin(async {
-            if let Some(elsewhere) = self.workers.elsewhere() {
+            if let Some(elsewhere) = self.elsewhere() {
                 elsewhere.offers_settle().await;
             }
         })

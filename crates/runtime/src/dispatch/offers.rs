@@ -7,7 +7,8 @@ use segno_store::{NamespaceKey, RunKey, cluster::Shard};
 use super::Dispatch;
 use crate::{
     matching::{Fairness, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, QueueService, TaskOffer},
-    ports::{elsewhere::HomeOffer, owner::Place},
+    ports::owner::Place,
+    workers::HomeOffer,
 };
 
 /// A queue as metrics show it.
@@ -75,7 +76,7 @@ impl Dispatch {
 
     /// Offers a task to a poll of this node, if the home of its queue has nothing to order, or else at that home.
     fn offer_elsewhere(&self, offer: HomeOffer) {
-        if let Some(elsewhere) = self.workers.elsewhere() {
+        if let Some(elsewhere) = self.elsewhere() {
             elsewhere.match_or_offer(offer);
         }
     }

@@ -9,14 +9,12 @@ use tokio::time::Instant;
 use super::{
     Dispatch,
     delivery::{Delivery, HeldWork},
+    elsewhere::{ForwardedCall, Polled},
 };
 use crate::{
     error::CallError,
     matching::{PollerVersion, QueueKey, QueueKind, QueuePoll, RemoteTask, TaskOffer},
-    ports::{
-        elsewhere::{ForwardedCall, Polled},
-        owner::Place,
-    },
+    ports::owner::Place,
     workers::{CONTROL_QUEUES, Caller, PollGuard},
 };
 
@@ -109,7 +107,7 @@ impl Dispatch {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<T>, CallError> {
-        let Some(offer) = self.workers.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else {
+        let Some(offer) = self.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else {
             return Ok(None);
         };
         // Until it is started the queue's home holds it.
@@ -118,7 +116,7 @@ impl Dispatch {
 
     /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
     pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
-        match self.workers.elsewhere() {
+        match self.elsewhere() {
             None => self.wait_with_guard(poll).await,
             Some(elsewhere) => elsewhere.wait_for_task(poll).await,
         }
@@ -131,7 +129,7 @@ impl Dispatch {
         delivery: Delivery,
         call: Option<&ForwardedCall>,
     ) -> Option<Polled<T>> {
-        let (body, delivery) = self.workers.elsewhere()?.start_task(task, delivery, call?).await?;
+        let (body, delivery) = self.elsewhere()?.start_task(task, delivery, call?).await?;
         Some(Polled::There { body, delivery })
     }
 
@@ -167,7 +165,7 @@ impl Dispatch {
     pub(crate) fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.runs.clock.monotonic());
         let is_control = poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES);
-        if let Some(elsewhere) = self.workers.elsewhere() {
+        if let Some(elsewhere) = self.elsewhere() {
             elsewhere.worker_polls(poll, is_control);
         }
         if is_control {

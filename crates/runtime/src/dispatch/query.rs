@@ -208,7 +208,7 @@ impl Dispatch {
 
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
     pub(crate) async fn offer_query(&self, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
-        if let Some(elsewhere) = self.workers.elsewhere() {
+        if let Some(elsewhere) = self.elsewhere() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
             return elsewhere.offer_query(&queue, offer, QUERY_PRIORITY, sticky).await;

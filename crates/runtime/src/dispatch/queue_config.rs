@@ -44,7 +44,7 @@ impl Dispatch {
     }
 
     fn limits_changed(&self) {
-        if let Some(elsewhere) = self.workers.elsewhere() {
+        if let Some(elsewhere) = self.elsewhere() {
             elsewhere.limits_changed();
         }
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run(dispatch: Arc<Dispatch>) {
         };
         // Tasks that are forgotten from here on set the mark again.
         dispatch.matching.begin_refill(&key);
-        if let Some(elsewhere) = dispatch.workers.elsewhere() {
+        if let Some(elsewhere) = dispatch.elsewhere() {
             elsewhere.request_offers(&key).await;
         }
         match dispatch.refill(&key, cursors.remove(&key)).await {

@@ -1,7 +1,6 @@
 //! What the runs need of the parts above them: a trait for each, which the part implements.
 
 mod effects;
-pub(crate) mod elsewhere;
 pub(crate) mod owner;
 pub(crate) mod turn;
 

@@ -12,12 +12,13 @@ use segno_engine::{ActivityStop, Run};
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, cluster::Shard};
 
+use super::HomeOffer;
 use super::Workers;
 use crate::{
     lock::lock,
     matching::{COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask},
     metrics::add,
-    ports::{elsewhere::HomeOffer, owner::Place},
+    ports::owner::Place,
     tokens::{ActivityToken, Token},
 };
 
@@ -98,8 +99,8 @@ impl Workers {
         } else {
             let shard = Shard::of(namespace, &run.info.workflow_id);
             let (task, place) = (TaskOffer::Command(Box::new(command)), QueuePlace::of(PRIORITY_DEFAULT));
-            if let Some(elsewhere) = self.elsewhere() {
-                elsewhere.offer_at_home(HomeOffer { queue, task, place, shard, fallback: None });
+            if let Some(other_nodes) = self.other_nodes() {
+                other_nodes.offer_at_home(HomeOffer { queue, task, place, shard, fallback: None });
             }
         }
     }

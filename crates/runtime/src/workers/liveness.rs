@@ -42,8 +42,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 impl Workers {
     /// A worker made a call: a sign of life. Returns whether its silence would mean that it is lost.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.worker_called(namespace, caller);
+        if let Some(other_nodes) = self.other_nodes() {
+            other_nodes.worker_called(namespace, caller);
         }
         self.leases.called(namespace, caller, self.runs.clock.monotonic())
     }
@@ -162,8 +162,8 @@ impl Workers {
     }
 
     fn announce_closed(&self, connection: ConnectionId, cut: Vec<Party>) {
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.connection_closed(connection, cut);
+        if let Some(other_nodes) = self.other_nodes() {
+            other_nodes.connection_closed(connection, cut);
         }
     }
 

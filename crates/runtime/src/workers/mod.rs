@@ -9,6 +9,7 @@ mod heartbeats;
 mod holds;
 mod leases;
 mod liveness;
+mod other_nodes;
 mod query;
 mod shutdowns;
 
@@ -20,7 +21,6 @@ use tokio::sync::{Notify, Semaphore};
 use crate::{
     matching::{Matching, QueueKey},
     options::NodeOptions,
-    ports::elsewhere::Elsewhere,
     runs::Runs,
 };
 
@@ -28,6 +28,7 @@ pub use connections::Party;
 pub use heartbeats::Heartbeats;
 pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuard};
 pub(crate) use liveness::watch;
+pub(crate) use other_nodes::{HomeOffer, OtherNodes};
 pub use query::{BadWorkerQuery, WorkerQuery};
 
 use commands::UnclaimedCommands;
@@ -55,7 +56,7 @@ pub struct Workers {
     /// Limits how many runs of all lost workers are changed at the same time.
     moves: Semaphore,
     /// Queues and workers of other nodes. Set when the node starts, if there can be others.
-    elsewhere: OnceLock<Weak<dyn Elsewhere>>,
+    other_nodes: OnceLock<Weak<dyn OtherNodes>>,
 }
 
 impl Workers {
@@ -72,24 +73,24 @@ impl Workers {
             shutdowns: Notify::new(),
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             moves: Semaphore::new(MOVES_MAX),
-            elsewhere: OnceLock::new(),
+            other_nodes: OnceLock::new(),
         }
     }
 
     /// Connects the queues and workers of other nodes.
-    pub(crate) fn set_elsewhere(&self, elsewhere: Weak<dyn Elsewhere>) {
-        let _ = self.elsewhere.set(elsewhere);
+    pub(crate) fn set_other_nodes(&self, other_nodes: Weak<dyn OtherNodes>) {
+        let _ = self.other_nodes.set(other_nodes);
     }
 
     /// Queues and workers of other nodes; `None` if there can be none, or this node has ended.
-    pub(crate) fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
-        self.elsewhere.get()?.upgrade()
+    fn other_nodes(&self) -> Option<Arc<dyn OtherNodes>> {
+        self.other_nodes.get()?.upgrade()
     }
 
     /// Ends the polls at this node of some queues whose homes are elsewhere.
     pub(crate) fn end_polls(&self, of: &dyn Fn(&QueueKey) -> bool) {
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.end_polls(of);
+        if let Some(other_nodes) = self.other_nodes() {
+            other_nodes.end_polls(of);
         }
     }
 

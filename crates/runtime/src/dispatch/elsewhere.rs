@@ -5,29 +5,15 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use segno_engine::activity::Sdk;
-use segno_store::{NamespaceKey, cluster::Shard};
-
-use super::PortFuture;
+use super::{Delivery, Poll};
 use crate::{
     connection::ConnectionId,
-    dispatch::{Delivery, Poll},
-    matching::{QueueKey, QueuePlace, RemoteTask, TaskOffer},
-    workers::{Caller, Party},
+    matching::{QueueKey, RemoteTask, TaskOffer},
+    ports::PortFuture,
+    workers::{HomeOffer, OtherNodes},
 };
-
-/// A task of a run that this node serves, and the queue it is for.
-#[derive(Clone, Debug)]
-pub(crate) struct HomeOffer {
-    pub(crate) queue: QueueKey,
-    pub(crate) task: TaskOffer,
-    pub(crate) place: QueuePlace,
-    /// The shard of its workflow: once it is served elsewhere, the offer is dropped.
-    pub(crate) shard: Shard,
-    /// The queue for everyone, if the worker whose own queue this is is gone.
-    pub(crate) fallback: Option<QueueKey>,
-}
+use bytes::Bytes;
+use segno_engine::activity::Sdk;
 
 /// A task that another node holds for a worker until it knows whether the worker got it. Dropping it gives the task back.
 pub(crate) trait RemoteHold: fmt::Debug + Send {
@@ -78,11 +64,8 @@ impl<T> Polled<T> {
     }
 }
 
-/// Queues, polls and workers of other nodes.
-pub(crate) trait Elsewhere: Send + Sync + 'static {
-    /// Offers a task at the home of its queue. A sticky queue that no worker serves sends it to the fallback.
-    fn offer_at_home(self: Arc<Self>, offer: HomeOffer);
-
+/// Queues and polls of other nodes.
+pub(crate) trait Elsewhere: OtherNodes + Send + Sync + 'static {
     /// Hands a task to a worker that polls at this node, if the home of the queue has nothing to order; else offers it at the home.
     fn match_or_offer(self: Arc<Self>, offer: HomeOffer);
 
@@ -115,18 +98,9 @@ pub(crate) trait Elsewhere: Send + Sync + 'static {
     /// The task of a run of this node that a poll at another node gets.
     fn own_task(&self, task: &RemoteTask) -> Option<TaskOffer>;
 
-    /// Ends the polls at this node of some queues whose homes are elsewhere.
-    fn end_polls(&self, of: &dyn Fn(&QueueKey) -> bool);
-
     /// Configurations of queues have changed.
     fn limits_changed(&self);
 
-    /// A worker called this node.
-    fn worker_called(&self, namespace: NamespaceKey, caller: &Caller);
-
     /// A worker polls at this node.
     fn worker_polls(&self, poll: &Poll, is_control: bool);
-
-    /// A client's connection is gone, and with it the polls of some workers.
-    fn connection_closed(&self, connection: ConnectionId, cut: Vec<Party>);
 }
