@@ -442,7 +442,7 @@ def main() -> int:
 
     folder = given.folder or Path(tempfile.mkdtemp(prefix="false-alarms-"))
     folder.mkdir(parents=True, exist_ok=True)
-    flags = ["--worker-grace", f"{given.grace}s", "--log-level", "info,segno_runtime::workers=debug"]
+    flags = ["--worker-grace", f"{given.grace}s", "--log-level", "info,segno_node::workers=debug"]
     server = SegnoServer(log=folder / "server.log", flags=flags)
     if given.port:
         server.port, server.http_port = given.port, given.port + 1

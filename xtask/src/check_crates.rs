@@ -15,22 +15,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store", &["segno-proto", "segno-engine"]),
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
     ("segno-store-postgres", &["segno-store"]),
-    ("segno-runtime", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
-    ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-runtime"]),
-    ("segno-security", &["segno-proto", "segno-runtime", "segno-calls"]),
+    ("segno-node", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
+    ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-node"]),
+    ("segno-security", &["segno-proto", "segno-node", "segno-calls"]),
     // Calls reach the server through a port, so that these two compile beside it.
     ("segno-http-api", &["segno-proto", "segno-flow", "segno-calls"]),
     (
         "segno-web",
-        &[
-            "segno-proto",
-            "segno-engine",
-            "segno-flow",
-            "segno-runtime",
-            "segno-calls",
-            "segno-security",
-            "segno-http-api",
-        ],
+        &["segno-proto", "segno-engine", "segno-flow", "segno-node", "segno-calls", "segno-security", "segno-http-api"],
     ),
     (
         "segno-server",
@@ -45,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-flow",
             "segno-store",
             "segno-store-sqlite",
-            "segno-runtime",
+            "segno-node",
         ],
     ),
     (
@@ -57,13 +49,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-store",
             "segno-store-postgres",
             "segno-store-sqlite",
-            "segno-runtime",
+            "segno-node",
             "segno-server",
         ],
     ),
     (
         "segno-fuzz",
-        &["segno-proto", "segno-http2", "segno-engine", "segno-flow", "segno-store", "segno-runtime", "segno-server"],
+        &["segno-proto", "segno-http2", "segno-engine", "segno-flow", "segno-store", "segno-node", "segno-server"],
     ),
     // Has no code.
     ("segno-features", &["segno-proto", "segno-engine", "segno-sdk", "segno-store", "segno-store-postgres"]),
@@ -90,7 +82,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),
     ("segno-store-postgres", &["tonic", "hyper"], "storage knows no requests"),
-    ("segno-runtime", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-node", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("xtask", &["clap", "prost", "serde_json", "tokio", "tonic"], "it must compile in seconds: see tools/harness"),
 ];
 
@@ -178,16 +170,16 @@ mod tests {
     #[test]
     fn a_wrong_direction_is_found_in_every_form() {
         for dependency in [
-            "[dependencies]\nsegno-runtime.workspace = true",
-            "[dev-dependencies]\nsegno-runtime = { path = \"../runtime\" }",
-            "[build-dependencies]\nalias = { package = \"segno-runtime\", path = \"../runtime\" }",
-            "[dependencies.segno-runtime]\npath = \"../runtime\"",
-            "[target.'cfg(unix)'.dependencies]\nsegno-runtime = \"1\"",
+            "[dependencies]\nsegno-node.workspace = true",
+            "[dev-dependencies]\nsegno-node = { path = \"../runtime\" }",
+            "[build-dependencies]\nalias = { package = \"segno-node\", path = \"../runtime\" }",
+            "[dependencies.segno-node]\npath = \"../runtime\"",
+            "[target.'cfg(unix)'.dependencies]\nsegno-node = \"1\"",
         ] {
             let found =
                 problems("crates/engine/Cargo.toml", &format!("[package]\nname = \"segno-engine\"\n{dependency}\n"));
             assert_eq!(found.len(), 1, "{dependency}: {found:?}");
-            assert!(found[0].contains("`segno-engine` may not use `segno-runtime`"), "{found:?}");
+            assert!(found[0].contains("`segno-engine` may not use `segno-node`"), "{found:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use segno_runtime::{ConnectionId, Sdk};
+use segno_node::{ConnectionId, Sdk};
 use tonic::Request;
 
 /// The protocol allows no more.

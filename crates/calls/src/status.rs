@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Rejection, update::abort::Abort};
+use segno_node::CallError;
 use segno_proto::{
     enums::{NamespaceState, ResourceExhaustedCause, ResourceExhaustedScope},
     errordetails::{
@@ -16,7 +17,6 @@ use segno_proto::{
     failure::MultiOperationExecutionAborted,
     google::rpc,
 };
-use segno_runtime::CallError;
 use tonic::{Code, Status};
 
 /// A status with one detail message.

@@ -63,7 +63,7 @@ impl Doctor {
         let directory = self.place.path()?;
         let mut found = directory_findings(
             &directory,
-            segno_store_sqlite::inspect(&directory, self.thorough, segno_runtime::state_facts),
+            segno_store_sqlite::inspect(&directory, self.thorough, segno_node::state_facts),
         );
         found.extend(disk(&directory));
         found.push(clock(SystemTime::now(), newest_file(&directory)));

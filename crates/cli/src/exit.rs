@@ -2,7 +2,7 @@
 
 use std::{io, process::ExitCode};
 
-use segno_runtime::CallError;
+use segno_node::CallError;
 use segno_server::ServeError;
 use segno_store_postgres::OpenError as DatabaseError;
 use segno_store_sqlite::{BackupError, CloseError, OpenError};

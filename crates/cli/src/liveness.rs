@@ -1,8 +1,8 @@
 //! Flags that say how long workers count as alive. All servers have them.
 
 use clap::Args;
+use segno_node::LeaseSettings;
 use segno_proto::Nanos;
-use segno_runtime::LeaseSettings;
 
 use crate::args;
 

@@ -43,11 +43,11 @@ fn mistake(level: &str) -> Option<String> {
     level.split(',').find_map(part)
 }
 
-/// Sets up logging. `level` is a level, or a filter such as `info,segno_runtime=debug`.
+/// Sets up logging. `level` is a level, or a filter such as `info,segno_node=debug`.
 pub fn start(format: Format, level: &str) -> anyhow::Result<()> {
     if let Some(mistake) = mistake(level) {
         let levels = LEVELS.join(", ");
-        let hint = format!("There are {levels}; a filter looks like info,segno_runtime=debug");
+        let hint = format!("There are {levels}; a filter looks like info,segno_node=debug");
         return Err(Usage(format!("--log-level: {mistake}. {hint}")).into());
     }
     let filter = EnvFilter::try_new(level)
@@ -67,10 +67,10 @@ mod tests {
 
     #[test]
     fn words_that_are_no_levels_are_refused() {
-        for good in ["info", "WARN", "info,segno_runtime=debug", "segno_runtime::polls=trace", "off"] {
+        for good in ["info", "WARN", "info,segno_node=debug", "segno_node::polls=trace", "off"] {
             assert_eq!(mistake(good), None, "{good}");
         }
-        for bad in ["verbose", "info,segno_runtime", "segno_runtime=loud", ""] {
+        for bad in ["verbose", "info,segno_node", "segno_node=loud", ""] {
             assert!(mistake(bad).is_some(), "{bad}");
         }
     }

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use segno_runtime::Moved;
+use segno_node::Moved;
 use segno_store::Store;
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{BackupError, DATABASE_FILE, SqliteStore};
@@ -121,7 +121,7 @@ impl Export {
         }
         let moved = self.place.with(move |store| {
             if to == Path::new("-") {
-                return Ok(segno_runtime::export(store, BufWriter::new(io::stdout().lock()))?);
+                return Ok(segno_node::export(store, BufWriter::new(io::stdout().lock()))?);
             }
             let mut unfinished = to.clone().into_os_string();
             unfinished.push(".unfinished");
@@ -136,7 +136,7 @@ impl Export {
             let file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished);
             let file = file.with_context(|| format!("creating {}", unfinished.display()))?;
             let mut out = BufWriter::with_capacity(1 << 20, file);
-            let moved = segno_runtime::export(store, &mut out)?;
+            let moved = segno_node::export(store, &mut out)?;
             out.flush()?;
             out.get_ref().sync_all()?;
             fs::rename(&unfinished, &to).with_context(|| format!("naming {}", to.display()))?;
@@ -157,7 +157,7 @@ impl Import {
             Box::new(File::open(&from).with_context(|| format!("opening {}", from.display()))?)
         };
         let moved = self.place.with(move |store| {
-            let moved = segno_runtime::import(store, BufReader::with_capacity(1 << 20, input));
+            let moved = segno_node::import(store, BufReader::with_capacity(1 << 20, input));
             moved.with_context(|| format!("reading {}", from.display()))
         })?;
         tell("imported", moved);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Clock, DatabaseClock, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
+use segno_node::{Clock, DatabaseClock, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Store};
 use segno_store_postgres::PostgresStore;

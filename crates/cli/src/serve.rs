@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use segno_runtime::NodeOptions;
+use segno_node::NodeOptions;
 use segno_server::ServerOptions;
 
 use crate::{

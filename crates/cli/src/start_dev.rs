@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
+use segno_node::NodeOptions;
 use segno_proto::enums::IndexedValueType;
-use segno_runtime::NodeOptions;
 use segno_server::ServerOptions;
 use segno_store_sqlite::DATABASE_FILE;
 
@@ -316,7 +316,7 @@ fn data(path: &Path) -> anyhow::Result<Data> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use segno_runtime::Limits;
+    use segno_node::Limits;
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::bail;
-use segno_runtime::NodeOptions;
+use segno_node::NodeOptions;
 use segno_server::{ConnectionLimits, SecurityOptions, ServerOptions};
 
 use crate::{

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use segno_runtime::{Health, Metrics};
+use segno_node::{Health, Metrics};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tonic::{Code, Status};

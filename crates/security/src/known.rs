@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use http::HeaderValue;
-use segno_runtime::CallLimits;
+use segno_node::CallLimits;
 use tonic::Status;
 
 use super::{Admitted, Caller, Credentials, Security, is_same_secret, method_of, rules::Scope, wall_clock};

@@ -27,8 +27,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::HeaderValue;
 use ring::rand::{SecureRandom, SystemRandom};
+use segno_node::{AccessKey, CallLimits, HashMap, NamespaceName, Node};
 use segno_proto::{Nanos, enums::TaskQueueKind, taskqueue::TaskQueue};
-use segno_runtime::{AccessKey, CallLimits, HashMap, NamespaceName, Node};
 use tonic::{Request, Status};
 
 use self::{

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_node::{CallLimits, Namespace};
 use segno_proto::enums::{ResourceExhaustedCause, ResourceExhaustedScope};
-use segno_runtime::{CallLimits, Namespace};
 use tonic::Status;
 
 use segno_calls::status;

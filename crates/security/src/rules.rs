@@ -1,6 +1,6 @@
 //! What calls need. Which call needs what is in the table of calls, which the server hands in.
 
-use segno_runtime::HashMap;
+use segno_node::HashMap;
 
 use super::{
     fields::{NamespaceField, namespace_fields},

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_runtime::HashMap;
+use segno_node::HashMap;
 use tonic::{Code, Status};
 
 /// Failures in a row without a wait.

@@ -8,11 +8,11 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use segno_calls::request_fields::{of_requests, text_field};
+use segno_node::{HashMap, Node};
 use segno_proto::{
     Rpc, decode::decode, operatorservice as operator, segno_access as access, segno_cluster as cluster,
     segno_flow as flow, segno_worker as worker, segno_workflow as workflow, workflowservice as api,
 };
-use segno_runtime::{HashMap, Node};
 use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{

@@ -10,7 +10,7 @@ use std::sync::{
 };
 
 use http::Extensions;
-use segno_runtime::Delivery;
+use segno_node::Delivery;
 
 /// Counts calls under way, from their arrival until the last byte of their answer left.
 #[derive(Clone, Debug, Default)]

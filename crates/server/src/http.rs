@@ -13,7 +13,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_calls::Service;
 use segno_http_api::{self as http_api, ApiRequest, flows};
-use segno_runtime::{Cluster, Node};
+use segno_node::{Cluster, Node};
 use segno_web::{Web, WebBody, guard, login};
 use serde_json::json;
 use tokio::{

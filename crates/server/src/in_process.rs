@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segno_calls::{CallFuture, MESSAGE_BYTES_MAX, Service};
-use segno_runtime::with_request_bytes;
+use segno_node::with_request_bytes;
 use tonic::{Extensions, Status};
 
 use crate::{

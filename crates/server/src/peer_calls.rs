@@ -4,7 +4,7 @@ use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::Extensions;
-use segno_runtime::{ClientCalls, Delivery, Forwarded, ForwardedCall};
+use segno_node::{ClientCalls, Delivery, Forwarded, ForwardedCall};
 use tonic::Status;
 
 use crate::{

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 pub(crate) use segno_calls::{CallMetadata, ShortText};
-use segno_runtime::{ConnectionId, Node};
+use segno_node::{ConnectionId, Node};
 use tonic::Request;
 
 /// Numbers connections across all servers of a process.

@@ -2,8 +2,8 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+use segno_node::Node;
 use segno_proto::{DESCRIPTORS, testservice::test_service_server::TestServiceServer};
-use segno_runtime::Node;
 use segno_web::{Codec, ProcessFigures, Web};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};

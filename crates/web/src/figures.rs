@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
 use maud::html;
+use segno_node::{Latency, Node};
 use segno_proto::workflowservice::GetClusterInfoRequest;
-use segno_runtime::{Latency, Node};
 use serde_json::json;
 use tokio::sync::mpsc;
 

@@ -51,8 +51,8 @@ use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use http_body_util::{Either, Full};
 use maud::Markup;
 use segno_calls::{CallMetadata, Service};
+use segno_node::{Latency, Node};
 use segno_proto::Rpc;
-use segno_runtime::{Latency, Node};
 use segno_security::Caller;
 use tonic::{Code, Extensions, Status};
 

@@ -11,6 +11,7 @@ use std::{
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
+use segno_node::{Node, NodeOptions, SystemClock};
 use segno_proto::{
     METHODS,
     common::{WorkflowExecution, WorkflowType},
@@ -19,7 +20,6 @@ use segno_proto::{
     workflow::NewWorkflowExecutionInfo,
     workflowservice as api,
 };
-use segno_runtime::{Node, NodeOptions, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::MemoryStore;
 use tokio::runtime::Runtime;

@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use bytes::Bytes;
 use prost::Message;
-use segno_runtime::{ActivityToken, QueryToken, TaskToken, Token};
+use segno_node::{ActivityToken, QueryToken, TaskToken, Token};
 
 const KEY: [u8; 16] = *b"a key of a space";
 

@@ -18,7 +18,7 @@ use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, Limited};
 use segno_calls::MESSAGE_BYTES_MAX;
 use segno_http2::HeaderBlock;
-use segno_runtime::with_request_bytes;
+use segno_node::with_request_bytes;
 use tokio::{sync::mpsc, task::AbortHandle};
 use tonic::{Code, Status, body::Body};
 use tower::Service;

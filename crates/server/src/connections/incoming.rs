@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Uri, Version};
 use segno_calls::MESSAGE_BYTES_MAX;
 use segno_http2::{ErrorCode, Handler, HeaderBlock, Refusals};
-use segno_runtime::ConnectionId;
+use segno_node::ConnectionId;
 use tokio::task::AbortHandle;
 use tonic::{Status, body::Body};
 

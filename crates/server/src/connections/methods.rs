@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use segno_http2::{HeaderBlock, Response as Http2Response};
-use segno_runtime::with_request_bytes;
+use segno_node::with_request_bytes;
 use tokio::task::AbortHandle;
 use tonic::{Code, Extensions, Status};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use segno_runtime::Node;
+use segno_node::Node;
 use tonic::service::Routes;
 
 use super::turns::Turns;

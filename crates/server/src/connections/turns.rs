@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_runtime::HashMap;
+use segno_node::HashMap;
 use tokio::sync::oneshot;
 
 use crate::{calls::Method, request_fields};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
+use segno_node::{AccessKey, NewKeyError, Node};
 use segno_proto::{
     Rpc,
     decode::decode,
@@ -14,7 +15,6 @@ use segno_proto::{
     },
     timestamp_nanos,
 };
-use segno_runtime::{AccessKey, NewKeyError, Node};
 use tonic::{Extensions, Request, Response, Status};
 
 use super::{failed, routing::Via};

@@ -8,6 +8,10 @@ use segno_engine::{
     repeats::{self, Call, Digest},
     standalone::WORKFLOW_ID_PREFIX,
 };
+use segno_node::{
+    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, PollerVersion, QueueKey, QueueKind,
+    RunSelector, StartedActivity, Token, WorkflowKey,
+};
 use segno_proto::{
     common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowExecution, WorkflowType},
     failure::Failure,
@@ -22,10 +26,6 @@ use segno_proto::{
         RespondActivityTaskCompletedResponse, RespondActivityTaskFailedByIdRequest,
         RespondActivityTaskFailedByIdResponse, RespondActivityTaskFailedRequest, RespondActivityTaskFailedResponse,
     },
-};
-use segno_runtime::{
-    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, PollerVersion, QueueKey, QueueKind,
-    RunSelector, StartedActivity, Token, WorkflowKey,
 };
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};

@@ -8,6 +8,7 @@ use segno_engine::{
     activity_pause::{self, Pause, Reset, Selection, Unpause},
     standalone::operations,
 };
+use segno_node::RunSelector;
 use segno_proto::{
     activity::ActivityOptions,
     common::WorkflowExecution,
@@ -21,7 +22,6 @@ use segno_proto::{
         unpause_activity_request, update_activity_options_request,
     },
 };
-use segno_runtime::RunSelector;
 use tonic::Status;
 
 use super::{

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use prost::Message;
+use segno_node::{BatchInfo, NewBatch, Token};
 use segno_proto::{
     Nanos,
     batch::BatchOperationInfo,
@@ -15,7 +16,6 @@ use segno_proto::{
         StopBatchOperationRequest, StopBatchOperationResponse, start_batch_operation_request::Operation,
     },
 };
-use segno_runtime::{BatchInfo, NewBatch, Token};
 use tonic::Status;
 
 use super::{Workflows, failed, refused};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use prost::Message;
+use segno_node::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Namespace, Step, StepError, step_id};
 use segno_proto::{
     batch::{
         BatchOperationReset, batch_operation_reset_activities as reset_activities,
@@ -22,7 +23,6 @@ use segno_proto::{
         start_batch_operation_request::Operation, unpause_activity_request, update_activity_options_request,
     },
 };
-use segno_runtime::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Namespace, Step, StepError, step_id};
 use tonic::{Code, Status};
 
 use super::batch::targets;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use segno_node::{CallError, Cluster, Node};
 use segno_proto::segno_cluster::{
     DescribeRequest, DescribeResponse, DrainRequest, DrainResponse, FenceRequest, FenceResponse, Node as ShownNode,
     NodeLink,
 };
-use segno_runtime::{CallError, Cluster, Node};
 use tonic::{Request, Response, Status};
 
 use super::failed;
@@ -50,7 +50,7 @@ impl ClusterCalls {
             Some((_, true)) => NodeLink::Open,
             _ => NodeLink::Broken,
         };
-        let node = |member: &segno_runtime::Member| ShownNode {
+        let node = |member: &segno_node::Member| ShownNode {
             id: member.id.0,
             name: member.name.clone(),
             address: member.address.clone(),

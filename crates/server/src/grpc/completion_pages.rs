@@ -1,8 +1,8 @@
 //! Completions of workflow tasks that come in pages, where the server allows them.
 
 use segno_engine::{Rejection, task_calls::TaskRef};
+use segno_node::{Namespace, Node, PAGES_MAX, PagesLost};
 use segno_proto::workflowservice::{RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskCompletedResponse};
-use segno_runtime::{Namespace, Node, PAGES_MAX, PagesLost};
 use tonic::Status;
 
 use super::failed;

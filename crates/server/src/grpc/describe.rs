@@ -8,6 +8,7 @@ use segno_engine::{
     callbacks::{self, Delivery},
     state::{self as engine, Activity, RunInfo, WorkflowTask},
 };
+use segno_node::Namespace;
 use segno_proto::{
     Nanos,
     activity::ActivityOptions,
@@ -31,7 +32,6 @@ use segno_proto::{
     },
     workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
 };
-use segno_runtime::Namespace;
 use tonic::Status;
 
 use super::{Workflows, failed, key_of, refused};

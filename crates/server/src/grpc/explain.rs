@@ -5,12 +5,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::Run;
+use segno_node::{LeaseView, Namespace, Node, QueueKey, QueueKind, QueueService, WorkflowKey};
 use segno_proto::{
     nanos_timestamp,
     segno_workflow::{DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueSide},
     timestamp_nanos,
 };
-use segno_runtime::{LeaseView, Namespace, Node, QueueKey, QueueKind, QueueService, WorkflowKey};
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed};

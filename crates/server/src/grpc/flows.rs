@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use segno_flow::diagnostic::{Diagnostic as Found, Severity};
+use segno_node::{CheckedScript, Deployment, MoveCall, Node, ScriptError, ScriptInfo, Source, WorkflowKey};
 use segno_proto::{
     nanos_timestamp,
     segno_flow::{
@@ -12,7 +13,6 @@ use segno_proto::{
         ListRequest, ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
     },
 };
-use segno_runtime::{CheckedScript, Deployment, MoveCall, Node, ScriptError, ScriptInfo, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
 use super::Workflows;

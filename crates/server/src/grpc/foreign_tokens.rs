@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::validate::is_uuid;
-use segno_runtime::{ActivityToken, Namespace, Node, QueryToken, TaskToken, Token, WorkflowKey};
+use segno_node::{ActivityToken, Namespace, Node, QueryToken, TaskToken, Token, WorkflowKey};
 use tonic::Status;
 
 use super::{

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use segno_node::{Current, Namespace, Token, WorkflowKey};
 use segno_proto::{
     History,
     enums::HistoryEventFilterType,
@@ -10,7 +11,6 @@ use segno_proto::{
         GetWorkflowExecutionHistoryReverseRequest, GetWorkflowExecutionHistoryReverseResponse,
     },
 };
-use segno_runtime::{Current, Namespace, Token, WorkflowKey};
 use tokio::time::Instant;
 use tonic::{Request, Status};
 

@@ -8,6 +8,7 @@ use segno_engine::{
     lease::{Beat, BeatRefused, Hold},
     run_key_of,
 };
+use segno_node::{ActivityToken, LeaseView, Namespace, Node};
 use segno_proto::{
     duration_nanos, nanos_duration, nanos_timestamp,
     segno_worker::{
@@ -16,7 +17,6 @@ use segno_proto::{
     },
     worker::WorkerHeartbeat,
 };
-use segno_runtime::{ActivityToken, LeaseView, Namespace, Node};
 use tonic::{Code, Request, Response, Status};
 
 use super::Workflows;

@@ -44,8 +44,8 @@ mod workflows;
 
 use std::sync::Arc;
 
+use segno_node::{Namespace, Node, WorkflowKey};
 use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
-use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
 pub use access::AccessCalls;
@@ -113,6 +113,6 @@ fn refused(refused: validate::RequestError) -> Status {
     }
 }
 
-fn failed(error: segno_runtime::CallError) -> Status {
+fn failed(error: segno_node::CallError) -> Status {
     status::from_call(error)
 }

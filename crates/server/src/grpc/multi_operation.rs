@@ -4,13 +4,13 @@ use segno_engine::{
     search_attributes::Rules,
     update::{abort::Abort, admit::Admit},
 };
+use segno_node::{CallError, Namespace, StartedAndUpdated, WaitFor, WithStartError};
 use segno_proto::workflowservice::{
     ExecuteMultiOperationRequest, ExecuteMultiOperationResponse, StartWorkflowExecutionRequest,
     StartWorkflowExecutionResponse, UpdateWorkflowExecutionRequest,
     execute_multi_operation_request::operation::Operation,
     execute_multi_operation_response::{Response as Part, response::Response},
 };
-use segno_runtime::{CallError, Namespace, StartedAndUpdated, WaitFor, WithStartError};
 use tonic::{Request, Status};
 
 use super::{

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use segno_engine::{Rejection, limits::MEMO_BYTES_MAX};
+use segno_node::{CallError, Namespace, NamespaceName, NewNamespace, Node, TASK_PAGES_BYTES_MAX};
 use segno_proto::{
     enums::{ArchivalState, NamespaceState, ReplicationState},
     namespace::{
@@ -18,7 +19,6 @@ use segno_proto::{
         UpdateNamespaceRequest, UpdateNamespaceResponse,
     },
 };
-use segno_runtime::{CallError, Namespace, NamespaceName, NewNamespace, Node, TASK_PAGES_BYTES_MAX};
 use segno_store::NamespaceKey;
 use tonic::Status;
 
@@ -137,7 +137,7 @@ impl Workflows {
     ) -> Result<DeprecateNamespaceResponse, Status> {
         let name = validate::namespace::named(&request.namespace).map_err(refused)?;
         usable(&self.node, &name)?;
-        let edit = |detail: &mut segno_runtime::NamespaceDetail| {
+        let edit = |detail: &mut segno_node::NamespaceDetail| {
             detail.state = NamespaceState::Deprecated as i32;
             Ok(())
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
+use segno_node::{Caller, Namespace, Poll, PollerVersion, QueueKey, QueueKind, Sdk, Token, WorkerCommandTask};
 use segno_proto::{
     common::Payload,
     nanos_timestamp,
@@ -14,7 +15,6 @@ use segno_proto::{
         RespondNexusTaskCompletedResponse, RespondNexusTaskFailedRequest, RespondNexusTaskFailedResponse,
     },
 };
-use segno_runtime::{Caller, Namespace, Poll, PollerVersion, QueueKey, QueueKind, Sdk, Token, WorkerCommandTask};
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, refused};

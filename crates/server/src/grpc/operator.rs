@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use segno_runtime::Node;
+use segno_node::Node;
 
 /// Temporal's OperatorService.
 pub struct Operator {

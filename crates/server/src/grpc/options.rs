@@ -5,8 +5,8 @@ use segno_engine::{
     activity_options::field_path,
     options::{self, UpdateOptions},
 };
+use segno_node::RunSelector;
 use segno_proto::workflowservice::{UpdateWorkflowExecutionOptionsRequest, UpdateWorkflowExecutionOptionsResponse};
-use segno_runtime::RunSelector;
 use tonic::Status;
 
 use super::{Workflows, failed, key_of, refused};

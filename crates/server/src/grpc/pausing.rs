@@ -1,11 +1,11 @@
 //! PauseWorkflowExecution and UnpauseWorkflowExecution.
 
 use segno_engine::{Run, pause};
+use segno_node::{RunSelector, WorkflowKey};
 use segno_proto::workflowservice::{
     PauseWorkflowExecutionRequest, PauseWorkflowExecutionResponse, UnpauseWorkflowExecutionRequest,
     UnpauseWorkflowExecutionResponse,
 };
-use segno_runtime::{RunSelector, WorkflowKey};
 use tonic::Status;
 
 use super::{Workflows, disabled::Disabled, failed, refused};

@@ -1,5 +1,6 @@
 //! QueryWorkflow and the worker's answer to it.
 
+use segno_node::{QueryAnswer, QueryFailure, QueryToken};
 use segno_proto::{
     enums::QueryResultType,
     query::QueryRejected,
@@ -8,7 +9,6 @@ use segno_proto::{
         RespondQueryTaskCompletedResponse,
     },
 };
-use segno_runtime::{QueryAnswer, QueryFailure, QueryToken};
 use tonic::{Request, Status};
 
 use super::{Workflows, failed, key_of, refused};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use segno_engine::validate::task_queue;
+use segno_node::{LimitSource, Namespace, Poller, QueueKey, QueueKind, QueueStats};
 use segno_proto::{
     enums::{BuildIdTaskReachability, DescribeTaskQueueMode, RateLimitSource, TaskQueueKind, TaskQueueType},
     nanos_duration, nanos_timestamp,
@@ -15,7 +16,6 @@ use segno_proto::{
         ListTaskQueuePartitionsResponse, describe_task_queue_response::EffectiveRateLimit,
     },
 };
-use segno_runtime::{LimitSource, Namespace, Poller, QueueKey, QueueKind, QueueStats};
 use tonic::Status;
 
 use super::Workflows;

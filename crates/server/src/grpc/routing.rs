@@ -8,14 +8,14 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
+use segno_node::{
+    ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall,
+    Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
+};
 use segno_proto::{
     Rpc,
     worker::WorkerHeartbeat,
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
-};
-use segno_runtime::{
-    ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall,
-    Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use tokio::time::Instant;
 use tonic::{Code, Extensions, Request, Response, Status};

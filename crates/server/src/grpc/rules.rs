@@ -1,6 +1,7 @@
 //! Workflow rules: CreateWorkflowRule, DescribeWorkflowRule, DeleteWorkflowRule, ListWorkflowRules.
 
 use segno_engine::validate::ID_LENGTH_MAX;
+use segno_node::{CallError, NamespaceDetail, NamespaceName, RULES_MAX};
 use segno_proto::{
     nanos_timestamp,
     rules::WorkflowRule,
@@ -10,7 +11,6 @@ use segno_proto::{
         DescribeWorkflowRuleRequest, DescribeWorkflowRuleResponse, ListWorkflowRulesRequest, ListWorkflowRulesResponse,
     },
 };
-use segno_runtime::{CallError, NamespaceDetail, NamespaceName, RULES_MAX};
 use tonic::Status;
 
 use super::{Workflows, disabled::Disabled, failed};

@@ -16,6 +16,7 @@ use segno_engine::{
     start::StartOptions,
     terminate::{self, Terminate},
 };
+use segno_node::{CallError, FoundRun, Namespace, RunSelector, WorkflowKey};
 use segno_proto::{
     common::{Memo, Payload, Priority, SearchAttributes, WorkflowExecution, WorkflowType},
     enums::{WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
@@ -32,7 +33,6 @@ use segno_proto::{
         UpdateScheduleResponse,
     },
 };
-use segno_runtime::{CallError, FoundRun, Namespace, RunSelector, WorkflowKey};
 use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 

@@ -4,6 +4,7 @@ use segno_engine::{
     script::VERSION_ATTRIBUTE,
     search_attributes::{PREDEFINED, SYSTEM},
 };
+use segno_node::{NamespaceDetail, NamespaceName};
 use segno_proto::{
     enums::IndexedValueType,
     operatorservice::{
@@ -12,7 +13,6 @@ use segno_proto::{
     },
     workflowservice::{GetSearchAttributesRequest, GetSearchAttributesResponse},
 };
-use segno_runtime::{NamespaceDetail, NamespaceName};
 use tonic::Status;
 
 use super::{

@@ -17,6 +17,7 @@ use segno_engine::{
     start::StartOptions,
     state::Activity,
 };
+use segno_node::{CallError, Current, FoundRun, Namespace, RunSelector, Token, WorkflowKey};
 use segno_proto::{
     Nanos,
     activity::{ActivityExecutionInfo, ActivityExecutionListInfo, ActivityExecutionOutcome},
@@ -38,7 +39,6 @@ use segno_proto::{
         TerminateActivityExecutionResponse, count_activity_executions_response::AggregationGroup,
     },
 };
-use segno_runtime::{CallError, Current, FoundRun, Namespace, RunSelector, Token, WorkflowKey};
 use tonic::{Code, Request, Status};
 
 use super::{

@@ -1,6 +1,7 @@
 //! StartWorkflowExecution and SignalWithStartWorkflowExecution.
 
 use segno_engine::{options, search_attributes::Rules, signal::Signal, start::StartOptions};
+use segno_node::SignalWithStart;
 use segno_proto::{
     enums::{EventType, WorkflowExecutionStatus, WorkflowIdReusePolicy},
     taskqueue::TaskQueue,
@@ -10,7 +11,6 @@ use segno_proto::{
         StartWorkflowExecutionRequest, StartWorkflowExecutionResponse,
     },
 };
-use segno_runtime::SignalWithStart;
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed, links, refused, workflow_tasks};

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use segno_node::{Node, NotLocked, SkippingClock};
 use segno_proto::{
     Nanos, duration_nanos, nanos_timestamp,
     testservice::{
@@ -13,7 +14,6 @@ use segno_proto::{
     },
     timestamp_nanos,
 };
-use segno_runtime::{Node, NotLocked, SkippingClock};
 use tonic::{Request, Response, Status};
 
 /// Temporal's TestService.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segno_engine::{activity::ActivityRef, task_calls::TaskRef};
+use segno_node::{ActivityToken, Namespace, TaskToken, Token, WorkflowKey};
 use segno_proto::Nanos;
-use segno_runtime::{ActivityToken, Namespace, TaskToken, Token, WorkflowKey};
 use tonic::Status;
 
 use super::{

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use segno_engine::update::admit::Admit;
+use segno_node::{CallError, Namespace, RunSelector, UpdateReply, UpdateStage, WaitFor};
 use segno_proto::{
     common::{
         Link, WorkflowExecution,
@@ -19,7 +20,6 @@ use segno_proto::{
         UpdateWorkflowExecutionResponse,
     },
 };
-use segno_runtime::{CallError, Namespace, RunSelector, UpdateReply, UpdateStage, WaitFor};
 use tokio::time::Instant;
 use tonic::{Request, Status};
 

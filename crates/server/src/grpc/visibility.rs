@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segno_engine::{Run, validate::text};
+use segno_node::{FoundRun, FoundRuns, ListCaller, ListPosition, Namespace, Token};
 use segno_proto::{
     Nanos,
     common::{Memo, Payload, SearchAttributes, WorkflowExecution, WorkflowType},
@@ -19,7 +20,6 @@ use segno_proto::{
         ScanWorkflowExecutionsResponse, count_workflow_executions_response::AggregationGroup,
     },
 };
-use segno_runtime::{FoundRun, FoundRuns, ListCaller, ListPosition, Namespace, Token};
 use segno_store::{
     RunKey,
     visibility::{Attribute, Comparison, Cursor, Filter, Kind, Order, Phase, Value, VisibilityRow},

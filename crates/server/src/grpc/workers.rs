@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use segno_node::{CONTROL_QUEUES, QueueKind, WorkerQuery};
 use segno_proto::{
     enums::TaskQueueType,
     worker::{WorkerHeartbeat, WorkerInfo, WorkerListInfo},
@@ -11,7 +12,6 @@ use segno_proto::{
         ShutdownWorkerResponse,
     },
 };
-use segno_runtime::{CONTROL_QUEUES, QueueKind, WorkerQuery};
 use tonic::{Request, Status};
 
 use super::{Workflows, refused};

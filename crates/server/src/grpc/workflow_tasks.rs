@@ -6,6 +6,10 @@ use segno_engine::{
     repeats::{self, Digest},
     task_calls::{self, FailTask},
 };
+use segno_node::{
+    Caller, Namespace, Poll, Polled, PollerVersion, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, Sdk,
+    StartedTask, TaskToken, Token,
+};
 use segno_proto::{
     command::{Command, command::Attributes},
     common::WorkerVersionStamp,
@@ -18,10 +22,6 @@ use segno_proto::{
         ResetStickyTaskQueueResponse, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskCompletedResponse,
         RespondWorkflowTaskFailedRequest, RespondWorkflowTaskFailedResponse,
     },
-};
-use segno_runtime::{
-    Caller, Namespace, Poll, Polled, PollerVersion, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, Sdk,
-    StartedTask, TaskToken, Token,
 };
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};

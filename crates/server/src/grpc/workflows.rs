@@ -6,6 +6,7 @@ use segno_engine::{
     signal::{self, Signal},
     terminate::{self, Terminate},
 };
+use segno_node::{CallError, RunSelector};
 use segno_proto::{
     enums::EventType,
     workflowservice::{
@@ -14,7 +15,6 @@ use segno_proto::{
         TerminateWorkflowExecutionRequest, TerminateWorkflowExecutionResponse,
     },
 };
-use segno_runtime::{CallError, RunSelector};
 use tonic::Status;
 
 use super::{Workflows, failed, key_of, links, refused};

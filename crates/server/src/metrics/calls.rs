@@ -12,7 +12,7 @@ use std::{
 };
 
 use http::HeaderMap;
-use segno_runtime::Latency;
+use segno_node::Latency;
 use tonic::Code;
 
 use crate::calls::{self as table, Method, Wait};

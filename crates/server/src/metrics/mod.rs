@@ -1,7 +1,7 @@
 //! Prometheus' `/metrics`: everything that is counted, in its text form.
 //!
 //! docs/guides/production.md has the list. Labels are bounded: methods by what is built, namespaces, types and queues by
-//! [`segno_runtime::Family`] and [`QUEUES_MAX`].
+//! [`segno_node::Family`] and [`QUEUES_MAX`].
 
 pub(crate) mod calls;
 pub(crate) mod disk;
@@ -9,7 +9,7 @@ mod process;
 
 use std::fmt::{Display, Write};
 
-use segno_runtime::{Cluster, Family, Latency, LinkMetrics, Node, QueueGauge};
+use segno_node::{Cluster, Family, Latency, LinkMetrics, Node, QueueGauge};
 
 use crate::otel;
 

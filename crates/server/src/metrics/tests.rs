@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use segno_runtime::{NodeOptions, SystemClock};
+use segno_node::{NodeOptions, SystemClock};
 use segno_store::MemoryStore;
 
 use super::*;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use segno_engine::search_attributes::{PREDEFINED, SYSTEM};
 use segno_engine::validate::{ID_LENGTH_MAX, duration};
+use segno_node::{NamespaceDetail, NamespaceName};
 use segno_proto::enums::{IndexedValueType, NamespaceState, ReplicationState};
 use segno_proto::operatorservice::DeleteNamespaceRequest;
 use segno_proto::replication::ClusterReplicationConfig;
@@ -13,7 +14,6 @@ use segno_proto::workflowservice::{
     DescribeNamespaceRequest, ListNamespacesRequest, RegisterNamespaceRequest, UpdateNamespaceRequest,
 };
 use segno_proto::{Nanos, duration_nanos, nanos_timestamp};
-use segno_runtime::{NamespaceDetail, NamespaceName};
 
 use super::RequestError;
 

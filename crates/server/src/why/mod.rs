@@ -20,8 +20,8 @@ mod words;
 use std::collections::BTreeMap;
 
 use segno_engine::{Run, state::PauseInfo};
+use segno_node::{LeaseView, QueueService};
 use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::Reason};
-use segno_runtime::{LeaseView, QueueService};
 
 pub(crate) use failure::last_task_failure;
 pub(crate) use script::ScriptSeen;

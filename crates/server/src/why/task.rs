@@ -4,8 +4,8 @@ use segno_engine::{
     script,
     state::{TaskKind, WorkflowTask},
 };
+use segno_node::LeaseView;
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause as Cause, segno_workflow::Reason};
-use segno_runtime::LeaseView;
 
 use super::{Seen, failure, queue, reason, time, words};
 

@@ -1,0 +1,471 @@
+//! Polls that wait at the node they came to, of queues whose home is another node.
+//!
+//! A poll waits here, and takes that stand at the home let the home give tasks to this node. A take belongs to no poll: the one
+//! that waited longest gets what comes, and a take that is left serves the next poll. So a poll that gets a task of a run of
+//! this node costs no frame at all. A task that comes when nobody waits any more is given back to the home, and is next there.
+//!
+//! What holds: a task of this node meets a worker here only while the home lets a take of this node stand, having said that
+//! nothing waits there and nothing limits the queue, or having said nothing for [`SETTLED`]. Whatever waits at a home is given
+//! to the first take, so that a take which stands is the home's word that nothing waits.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use segno_store::cluster::NodeId;
+use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
+
+use super::wire::PollReport;
+use segno_dispatch::{Delivery, Poll};
+use segno_environment::lock::lock;
+use segno_matching::{PollerVersion, QueueKey, TaskOffer};
+
+/// A take that stood for so long without an answer stands because nothing waits at the home.
+const SETTLED: Duration = Duration::from_millis(25);
+/// A home hears this often of somebody who polls here.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// A limit that workers set is remembered for as long as the home remembers those workers.
+const LIMITED_FOR: Duration = Duration::from_secs(300);
+/// Identities of one queue that are remembered. Beyond, every poll is told.
+const TOLD_MAX: usize = 1000;
+
+/// What a poll gets.
+pub(super) type Met = (TaskOffer, Delivery);
+
+/// What a home is told of a poll.
+#[derive(Debug)]
+pub(super) struct Asker {
+    pub(super) identity: String,
+    pub(super) worker: String,
+    pub(super) sticky: bool,
+    pub(super) tasks_per_second: Option<f64>,
+    pub(super) version: PollerVersion,
+}
+
+/// A poll that waits. It is told `None` if it is over; dropping the sender lets it look again where the home is.
+struct Waiting {
+    asker: Arc<Asker>,
+    hand_over: oneshot::Sender<Option<Met>>,
+}
+
+/// Who polls, and with which worker.
+type Poller = (String, String);
+
+/// A take that stands at the home.
+struct Standing {
+    since: Instant,
+    asking: AbortHandle,
+}
+
+/// The polls of one queue.
+struct EdgeQueue {
+    home: NodeId,
+    sticky: bool,
+    /// By their numbers, which grow: the longest waiting first.
+    waiting: BTreeMap<u64, Waiting>,
+    /// By their numbers, likewise.
+    takes: BTreeMap<u64, Standing>,
+    /// The home said last that nothing waits there.
+    quiet: bool,
+    /// Whether the queue is configured with a limit.
+    limited: bool,
+    /// Until when a limit counts that workers set.
+    limited_until: Option<Instant>,
+    /// Whom the home was told of, and when.
+    told: HashMap<Poller, Instant>,
+    /// What met here since the home was told, by priority.
+    met: BTreeMap<i32, u32>,
+    /// Most polls that waited at the same time since the last look.
+    waiting_most: usize,
+}
+
+impl EdgeQueue {
+    fn new(home: NodeId, limited: bool) -> Self {
+        Self {
+            home,
+            sticky: false,
+            waiting: BTreeMap::new(),
+            takes: BTreeMap::new(),
+            quiet: false,
+            limited,
+            limited_until: None,
+            told: HashMap::new(),
+            met: BTreeMap::new(),
+            waiting_most: 0,
+        }
+    }
+
+    /// How many takes are to be added: up to one for each poll, but not before half of them are used up, so that they go
+    /// together.
+    fn takes_missing(&self) -> usize {
+        let (takes, waiting) = (self.takes.len(), self.waiting.len());
+        if takes < waiting && takes * 2 <= waiting { waiting - takes } else { 0 }
+    }
+
+    /// Whether a task of this node may meet a worker here.
+    fn may_meet(&self, now: Instant) -> bool {
+        let Some((_, oldest)) = self.takes.first_key_value() else { return false };
+        let settled = self.quiet || now.saturating_duration_since(oldest.since) >= SETTLED;
+        settled && !self.limited && self.limited_until.is_none_or(|until| until <= now)
+    }
+
+    /// Ends takes beyond so many, the newest first.
+    fn end_takes(&mut self, kept: usize) {
+        while self.takes.len() > kept {
+            if let Some((_, take)) = self.takes.pop_last() {
+                take.asking.abort();
+            }
+        }
+    }
+
+    /// Without a poll and a take nothing is known of the home.
+    fn settle(&mut self) {
+        self.quiet &= !self.waiting.is_empty() || !self.takes.is_empty();
+    }
+
+    /// Hands something to the poll that waited longest. Gives it back if nobody waits.
+    fn hand_over(&mut self, met: Met) -> Option<Met> {
+        let mut met = Some(met);
+        while let Some((_, waiting)) = self.waiting.pop_first() {
+            match waiting.hand_over.send(met) {
+                Ok(()) => return None,
+                // That worker gave up in the same moment.
+                Err(returned) => met = returned,
+            }
+        }
+        met
+    }
+
+    /// Ends the poll that waited longest.
+    fn end_one(&mut self) {
+        while let Some((_, waiting)) = self.waiting.pop_first() {
+            if waiting.hand_over.send(None).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Whether the home is to be told of somebody now.
+    fn is_due(&mut self, poller: Poller, now: Instant) -> bool {
+        if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < TELL_EVERY) {
+            return false;
+        }
+        if self.told.len() < TOLD_MAX || self.told.contains_key(&poller) {
+            self.told.insert(poller, now);
+        }
+        true
+    }
+}
+
+/// A poll that waits here.
+pub(super) struct EdgeWait<'a> {
+    edge: &'a Edge,
+    key: &'a QueueKey,
+    id: u64,
+    /// What it gets: nothing if it is over. An error says that it has to look again where the home is.
+    pub(super) met: oneshot::Receiver<Option<Met>>,
+    /// How many takes the home is to get.
+    pub(super) takes_missing: usize,
+    /// Whether the home is to be told who polls.
+    pub(super) is_news: bool,
+}
+
+impl Drop for EdgeWait<'_> {
+    fn drop(&mut self) {
+        // What came too late is dropped with the receiver, and is given back by that.
+        if let Some(queue) = lock(&self.edge.queues).get_mut(self.key) {
+            queue.waiting.remove(&self.id);
+            queue.settle();
+        }
+    }
+}
+
+/// All polls that wait here for tasks of queues whose homes are elsewhere.
+#[derive(Default)]
+pub(super) struct Edge {
+    queues: Mutex<HashMap<QueueKey, EdgeQueue>>,
+    next: AtomicU64,
+}
+
+impl Edge {
+    /// Lets a poll wait. `None` if it has to look again, which `is_over` tells; it is asked under the lock, so that whoever
+    /// sends polls away finds this one, or it sees why.
+    pub(super) fn wait<'a>(
+        &'a self,
+        poll: &'a Poll,
+        home: NodeId,
+        is_limited: impl FnOnce() -> bool,
+        is_over: impl FnOnce() -> bool,
+    ) -> Option<EdgeWait<'a>> {
+        let now = Instant::now();
+        let mut queues = lock(&self.queues);
+        if is_over() {
+            return None;
+        }
+        if !queues.contains_key(&poll.queue) {
+            queues.insert(poll.queue.clone(), EdgeQueue::new(home, is_limited()));
+        }
+        let queue = queues.get_mut(&poll.queue)?;
+        if queue.home != home {
+            return None;
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (hand_over, met) = oneshot::channel();
+        let asker = Asker {
+            identity: poll.identity.clone(),
+            worker: poll.caller.worker.clone(),
+            sticky: poll.sticky,
+            tasks_per_second: poll.tasks_per_second,
+            version: poll.version.clone(),
+        };
+        queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over });
+        queue.waiting_most = queue.waiting_most.max(queue.waiting.len());
+        queue.sticky = poll.sticky;
+        if poll.tasks_per_second.is_some() {
+            queue.limited_until = Some(now + LIMITED_FOR);
+        }
+        let takes_missing = queue.takes_missing();
+        // A take names the poller as well.
+        let is_news = queue.is_due((poll.identity.clone(), poll.caller.worker.clone()), now) && takes_missing == 0;
+        Some(EdgeWait { edge: self, key: &poll.queue, id, met, takes_missing, is_news })
+    }
+
+    /// Lets as many takes as are missing stand at the home, in the name of the newest poll. `begin` begins one under its
+    /// number; it is called under the lock, so that no take ends before it is known.
+    pub(super) fn begin_takes(&self, key: &QueueKey, begin: impl Fn(u64, Arc<Asker>) -> AbortHandle) {
+        let mut queues = lock(&self.queues);
+        let Some(queue) = queues.get_mut(key) else { return };
+        let Some((_, newest)) = queue.waiting.last_key_value() else { return };
+        let (asker, since) = (newest.asker.clone(), Instant::now());
+        for _ in 0..queue.takes_missing() {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            queue.takes.insert(number, Standing { since, asking: begin(number, asker.clone()) });
+        }
+    }
+
+    /// Queues with polls that too few takes stand for.
+    pub(super) fn wanting(&self) -> Vec<QueueKey> {
+        let queues = lock(&self.queues);
+        queues.iter().filter(|(_, queue)| queue.takes_missing() > 0).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// A take ended. `quiet` is what the home said with a task, if it gave one.
+    pub(super) fn take_ended(&self, key: &QueueKey, number: u64, quiet: Option<bool>) {
+        if let Some(queue) = lock(&self.queues).get_mut(key)
+            && queue.takes.remove(&number).is_some()
+        {
+            queue.quiet = quiet == Some(true);
+            queue.settle();
+        }
+    }
+
+    /// The home sent a take away: one poll ends for it.
+    pub(super) fn sent_away(&self, key: &QueueKey) {
+        if let Some(queue) = lock(&self.queues).get_mut(key) {
+            queue.end_one();
+        }
+    }
+
+    /// Hands a task that the home gave to a poll. One that nobody waits for is given back with the delivery; then no take
+    /// stands any more that has no poll.
+    pub(super) fn deliver(&self, key: &QueueKey, met: Met) {
+        let mut queues = lock(&self.queues);
+        let left = match queues.get_mut(key) {
+            Some(queue) => {
+                let left = queue.hand_over(met);
+                if left.is_some() {
+                    queue.end_takes(0);
+                    queue.settle();
+                }
+                left
+            }
+            None => Some(met),
+        };
+        drop(queues);
+        drop(left);
+    }
+
+    /// Lets a task of this node meet a worker here, if nobody is overtaken by that. `make` makes what the worker gets; it is
+    /// given back if no worker takes it.
+    pub(super) fn meet(
+        &self,
+        key: &QueueKey,
+        priority: i32,
+        is_reachable: impl FnOnce(NodeId) -> bool,
+        make: impl FnOnce() -> Met,
+    ) -> Result<(), Option<Met>> {
+        let mut queues = lock(&self.queues);
+        let Some(queue) = queues.get_mut(key) else { return Err(None) };
+        if queue.waiting.is_empty() || !queue.may_meet(Instant::now()) || !is_reachable(queue.home) {
+            return Err(None);
+        }
+        match queue.hand_over(make()) {
+            None => {
+                *queue.met.entry(priority).or_default() += 1;
+                Ok(())
+            }
+            left => Err(left),
+        }
+    }
+
+    /// Ends takes that nobody needs, forgets queues that nobody polls, and tells what homes are to hear of what met here.
+    pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, PollReport)> {
+        let mut news = Vec::new();
+        let now = Instant::now();
+        lock(&self.queues).retain(|key, queue| {
+            let needed = std::mem::replace(&mut queue.waiting_most, queue.waiting.len());
+            queue.end_takes(needed);
+            queue.settle();
+            if !queue.met.is_empty() {
+                let polls =
+                    PollReport { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
+                news.push((queue.home, key.clone(), polls));
+            }
+            queue.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);
+            queue.limited_until = queue.limited_until.filter(|until| *until > now);
+            let in_use = !queue.waiting.is_empty() || !queue.takes.is_empty() || !queue.told.is_empty();
+            in_use || queue.limited_until.is_some()
+        });
+        news
+    }
+
+    /// Workers limit a queue.
+    pub(super) fn limited_by_workers(&self, key: &QueueKey) {
+        if let Some(queue) = lock(&self.queues).get_mut(key) {
+            queue.limited_until = Some(Instant::now() + LIMITED_FOR);
+        }
+    }
+
+    /// Configurations have changed.
+    pub(super) fn configured(&self, is_limited: impl Fn(&QueueKey) -> bool) {
+        for (key, queue) in lock(&self.queues).iter_mut() {
+            queue.limited = is_limited(key);
+        }
+    }
+
+    /// Lets all polls of queues that have another home now look again.
+    pub(super) fn forget_moved(&self, has_moved: impl Fn(&QueueKey, NodeId) -> bool) {
+        lock(&self.queues).retain(|key, queue| {
+            let moved = has_moved(key, queue.home);
+            if moved {
+                queue.end_takes(0);
+            }
+            !moved
+        });
+    }
+
+    /// Ends all polls of some queues.
+    pub(super) fn end_polls(&self, of: impl Fn(&QueueKey) -> bool) {
+        lock(&self.queues).retain(|key, queue| {
+            let ends = of(key);
+            while ends && !queue.waiting.is_empty() {
+                queue.end_one();
+            }
+            if ends {
+                queue.end_takes(0);
+            }
+            !ends
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> EdgeQueue {
+        EdgeQueue::new(NodeId(7), false)
+    }
+
+    fn polls(queue: &mut EdgeQueue, count: u64) {
+        for id in 0..count {
+            let asker = Asker {
+                identity: String::new(),
+                worker: String::new(),
+                sticky: false,
+                tasks_per_second: None,
+                version: PollerVersion::default(),
+            };
+            queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
+        }
+    }
+
+    fn takes(queue: &mut EdgeQueue, count: u64, since: Instant) {
+        for number in 0..count {
+            let asking = tokio::spawn(std::future::pending::<()>()).abort_handle();
+            queue.takes.insert(number, Standing { since, asking });
+        }
+    }
+
+    #[tokio::test]
+    async fn takes_are_added_when_half_of_them_are_used_up() {
+        let missing = |waiting, standing| {
+            let mut queue = queue();
+            polls(&mut queue, waiting);
+            takes(&mut queue, standing, Instant::now());
+            queue.takes_missing()
+        };
+        assert_eq!((missing(0, 0), missing(1, 0), missing(1, 1)), (0, 1, 0));
+        assert_eq!((missing(2, 1), missing(3, 2), missing(4, 2)), (1, 0, 2));
+        assert_eq!((missing(16, 9), missing(16, 8), missing(16, 0)), (0, 8, 16));
+        assert_eq!(missing(1, 5), 0, "takes that are left serve the next polls");
+    }
+
+    #[tokio::test]
+    async fn a_task_meets_a_worker_only_if_the_home_said_that_nothing_waits() {
+        let now = Instant::now();
+        let mut queue = queue();
+        polls(&mut queue, 1);
+        assert!(!queue.may_meet(now), "no take stands");
+        takes(&mut queue, 1, now);
+        assert!(!queue.may_meet(now), "the home may be about to answer");
+        assert!(queue.may_meet(now + SETTLED), "it had nothing");
+        queue.quiet = true;
+        assert!(queue.may_meet(now), "it said so");
+        queue.takes.clear();
+        assert!(!queue.may_meet(now), "no take stands");
+    }
+
+    #[tokio::test]
+    async fn no_task_of_a_limited_queue_meets_a_worker_without_the_home() {
+        let now = Instant::now();
+        let mut queue = queue();
+        polls(&mut queue, 1);
+        takes(&mut queue, 1, now);
+        queue.quiet = true;
+        queue.limited = true;
+        assert!(!queue.may_meet(now), "configured");
+        queue.limited = false;
+        queue.limited_until = Some(now + LIMITED_FOR);
+        assert!(!queue.may_meet(now), "workers limit it");
+        assert!(queue.may_meet(now + LIMITED_FOR));
+    }
+
+    #[tokio::test]
+    async fn without_polls_and_takes_nothing_is_known_of_the_home() {
+        let mut queue = queue();
+        queue.quiet = true;
+        takes(&mut queue, 1, Instant::now());
+        queue.settle();
+        assert!(queue.quiet);
+        queue.end_takes(0);
+        queue.settle();
+        assert!(!queue.quiet);
+    }
+
+    #[tokio::test]
+    async fn a_home_is_told_of_a_poller_once_a_second() {
+        let now = Instant::now();
+        let mut queue = queue();
+        let poller = |name: &str| (name.to_owned(), String::new());
+        assert!(queue.is_due(poller("a"), now));
+        assert!(!queue.is_due(poller("a"), now));
+        assert!(queue.is_due(poller("b"), now));
+        assert!(queue.is_due(poller("a"), now + TELL_EVERY));
+    }
+}

@@ -1,0 +1,136 @@
+//! The nodes on one storage: which node serves what, and requests between them.
+//!
+//! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`topology`], [`handover`]). A queue has a home, where
+//! tasks and polls meet ([`offers`]), unless both are at the same node and nothing waits at the home ([`matching`]). Signs of life of
+//! workers are broadcast ([`sightings`]), because each owner decides about the workers that hold tasks of its runs. A client's call goes
+//! to the node that serves what it is about ([`calls`]).
+//!
+//! From the bottom up: [`wire`], [`encryption`], [`frames`] and [`handshake`] are a connection; [`topology`] is what this node knows of
+//! the database; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`] is the rest, which knows the runs.
+//!
+//! What holds: a run is touched only by the node that serves its shard, within its lease ([`Topology::admit`]); what a node that lost its
+//! place still writes is refused by the database.
+
+mod accept;
+mod calls;
+mod edge;
+mod encryption;
+mod endpoint;
+mod frames;
+mod handover;
+mod handshake;
+mod link;
+mod matching;
+mod observer;
+mod offers;
+mod owner;
+mod peers;
+mod requests;
+mod revisions;
+mod sightings;
+mod topology;
+mod wire;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicUsize},
+};
+
+use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
+
+use edge::Edge;
+use segno_dispatch::Dispatch;
+use segno_environment::lock::lock;
+use segno_matching::QueueKey;
+use segno_runs::runs::Runs;
+use sightings::AnnouncedWorkers;
+
+pub use calls::{ClientCalls, ForwardError, Forwarded};
+pub use encryption::NodeIdentity;
+pub use link::LinkMetrics;
+pub use observer::ClusterObserver;
+pub use peers::Peers;
+pub use revisions::ChangedNodes;
+pub use topology::LEASE_EXPIRED;
+pub use topology::Topology;
+
+/// This node's part in the cluster.
+pub struct Cluster {
+    dispatch: Arc<Dispatch>,
+    runs: Arc<Runs>,
+    /// The other nodes.
+    pub peers: Arc<Peers>,
+    /// Members, owners and homes.
+    pub topology: Arc<Topology>,
+    observer: Arc<dyn ClusterObserver>,
+    /// Accepts connections of other nodes.
+    accepting: Mutex<Option<AbortHandle>>,
+    /// Makes calls that come from other nodes. It holds the node, and is dropped when the node ends.
+    client_calls: RwLock<Option<Arc<dyn ClientCalls>>>,
+    announced_workers: AnnouncedWorkers,
+    /// Offers that look for the home of their queue.
+    offers_under_way: Arc<AtomicUsize>,
+    /// All tasks are offered again once at a time.
+    offering_all: tokio::sync::Mutex<()>,
+    /// Documents are read again once at a time.
+    reloading: tokio::sync::Mutex<()>,
+    /// Polls that wait here for tasks of queues whose homes are elsewhere.
+    edge: Edge,
+    /// Queues of which the other nodes heard lately that workers limit them.
+    announced_limits: Mutex<HashMap<QueueKey, Instant>>,
+}
+
+impl Cluster {
+    /// The part of a node that dispatches the tasks of some runs. [`Cluster::join`] begins it.
+    pub fn new(dispatch: Arc<Dispatch>, peers: Arc<Peers>, observer: Arc<dyn ClusterObserver>) -> Arc<Self> {
+        Arc::new(Self {
+            runs: dispatch.runs.clone(),
+            dispatch,
+            topology: peers.topology.clone(),
+            peers,
+            observer,
+            accepting: Mutex::default(),
+            client_calls: RwLock::default(),
+            announced_workers: AnnouncedWorkers::default(),
+            offers_under_way: Arc::default(),
+            offering_all: tokio::sync::Mutex::default(),
+            reloading: tokio::sync::Mutex::default(),
+            edge: Edge::default(),
+            announced_limits: Mutex::default(),
+        })
+    }
+
+    /// Accepts connections of other nodes until this one ends.
+    pub fn accept_nodes(self: &Arc<Self>, listener: TcpListener) {
+        let endpoint = &self.peers.endpoint;
+        let Some(acceptor) = endpoint.identity.as_ref().and_then(|identity| match identity.acceptor() {
+            Ok(acceptor) => Some(acceptor),
+            Err(error) => {
+                tracing::error!(%error, "connections of other nodes cannot be encrypted and are not accepted");
+                None
+            }
+        }) else {
+            return;
+        };
+        let accepting = accept::accept(listener, acceptor, endpoint.clone(), Arc::downgrade(self));
+        let task = self.runs.supervise_to_its_end("the listener for other nodes", accepting);
+        *lock(&self.accepting) = Some(task);
+    }
+
+    /// Takes this node's shards and follows the cluster from then on.
+    pub async fn join(self: &Arc<Self>) {
+        self.runs.supervise("the comparison of documents", revisions::run(self.clone()));
+        self.take_first_shards().await;
+        self.runs.supervise("the ownership of shards", handover::run(self.clone()));
+        self.runs.supervise("the polls of queues elsewhere", matching::run(self.clone()));
+    }
+
+    /// Ends all connections with other nodes: no request is sent or answered from now on.
+    pub fn close(&self) {
+        if let Some(accepting) = lock(&self.accepting).take() {
+            accepting.abort();
+        }
+        self.peers.close();
+        self.client_calls.write().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}

@@ -1,0 +1,16 @@
+//! What the cluster lets the parts above it do: the port that the node implements.
+
+use segno_runs::error::CallError;
+use segno_runs::ports::PortFuture;
+
+/// Parts of the node that follow the documents of the cluster, its shards and its leader.
+pub trait ClusterObserver: Send + Sync + 'static {
+    /// Reads namespaces, queue settings, keys and scripts again.
+    fn reload(&self) -> PortFuture<'_, Result<(), CallError>>;
+
+    /// Shards are served here since now, and their tasks are offered.
+    fn shards_taken(&self) -> PortFuture<'_, ()>;
+
+    /// Nodes came or went: this node may lead from now on, or lead no longer.
+    fn homes_changed(&self);
+}

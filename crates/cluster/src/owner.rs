@@ -1,0 +1,138 @@
+//! The port [`Owner`] of runs: answered from the topology, and by requests to the node that serves a workflow.
+
+use prost::Message;
+use segno_engine::outbox::OutboxMessage;
+use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, RunKey, cluster::NodeId};
+use tokio::time::{Duration, Instant};
+
+use super::{
+    link::RequestError,
+    peers::Peers,
+    wire::{DeleteRun, DeliverMessage, DeliveryOutcome, OutcomeKind, RequestBody, ResponseBody},
+};
+use segno_runs::error::CallError;
+use segno_runs::ports::{
+    PortFuture,
+    owner::{Arrived, OwnPage, Owner, Place},
+};
+use segno_runs::slots::WorkflowKey;
+
+/// How long the receiver's half of a message, or a deletion, may take.
+const RESPONSE_MAX: Duration = Duration::from_secs(15);
+
+/// What became of a message, from the response of the receiver's node.
+fn outcome_of(outcome: DeliveryOutcome) -> Result<Arrived, CallError> {
+    match outcome.kind() {
+        OutcomeKind::Done => Ok(Arrived::Done),
+        OutcomeKind::Started => Ok(Arrived::Started(outcome.run_id)),
+        OutcomeKind::NotTaken => Ok(Arrived::NotTaken(outcome.cause)),
+        OutcomeKind::NotYet => Err(CallError::NotReady("the message waits for another".to_owned())),
+        OutcomeKind::Unknown => {
+            Err(CallError::OutcomeUnknown("the response of another node is not known here".to_owned()))
+        }
+    }
+}
+
+impl Peers {
+    /// Lets the node that serves a workflow change something. The response is one of success.
+    async fn change(&self, at: NodeId, body: RequestBody) -> Result<ResponseBody, CallError> {
+        match self.request(at, body, Instant::now() + RESPONSE_MAX).await.map(|response| response.body) {
+            Ok(ResponseBody::Moved(_)) => Err(CallError::Moved),
+            // The text says more, but nodes do not tell each other whether a failed change was made.
+            Ok(ResponseBody::Failed(why)) => Err(CallError::OutcomeUnknown(why)),
+            Ok(body) => Ok(body),
+            Err(RequestError::NotSent) => {
+                Err(CallError::Unavailable("the node that serves the workflow cannot be reached".to_owned()))
+            }
+            Err(RequestError::Broken | RequestError::TimedOut) => {
+                Err(CallError::OutcomeUnknown("the node that serves the workflow did not answer".to_owned()))
+            }
+        }
+    }
+}
+
+fn unexpected() -> CallError {
+    CallError::OutcomeUnknown("the response of another node is not known here".to_owned())
+}
+
+impl Owner for Peers {
+    fn node(&self) -> u64 {
+        self.topology.me.0
+    }
+
+    fn place(&self, workflow: &WorkflowKey) -> Place {
+        self.topology.place(workflow)
+    }
+
+    fn home(&self, namespace: NamespaceKey, name: &str) -> Place {
+        self.topology.home(namespace, name)
+    }
+
+    fn admit(&self, workflow: &WorkflowKey) -> Result<(), CallError> {
+        self.topology.admit(workflow)
+    }
+
+    fn admit_when_available<'a>(
+        &'a self,
+        workflow: &'a WorkflowKey,
+        refusal: CallError,
+    ) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(self.topology.admit_when_available(workflow, refusal))
+    }
+
+    fn count_commit(&self, workflow: &WorkflowKey) {
+        self.topology.count_commit(workflow);
+    }
+
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> OwnPage<OpenRun> {
+        Some(self.topology.membership.open_runs_of(&self.topology.served(), after, limit))
+    }
+
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> OwnPage<OutboxRow> {
+        Some(self.topology.membership.outbox_of(&self.topology.served(), after, limit))
+    }
+
+    fn deliver<'a>(
+        &'a self,
+        to: NodeId,
+        message: &'a OutboxMessage,
+        key: OutboxKey,
+    ) -> PortFuture<'a, Result<Arrived, CallError>> {
+        Box::pin(async move {
+            let OutboxKey { sender, sequence } = key;
+            let body = DeliverMessage { sender: sender.0, sequence, message: message.encode_to_vec().into() };
+            match self.change(to, RequestBody::Deliver(body)).await {
+                Ok(ResponseBody::Outcome(outcome)) => outcome_of(outcome),
+                Ok(_) => Err(unexpected()),
+                // The sender's run is still here.
+                Err(CallError::Moved) => {
+                    Err(CallError::Unavailable("the receiver is moving to another node".to_owned()))
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn delete_run<'a>(
+        &'a self,
+        at: NodeId,
+        workflow: &'a WorkflowKey,
+        run_id: &'a str,
+    ) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(async move {
+            let body = DeleteRun {
+                namespace: workflow.namespace.0,
+                workflow_id: workflow.workflow_id.to_string(),
+                run_id: run_id.to_owned(),
+            };
+            match self.change(at, RequestBody::Delete(body)).await? {
+                ResponseBody::Done(_) => Ok(()),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn publish_namespaces(&self) -> PortFuture<'_, ()> {
+        Box::pin(async { drop(self.publish_changes(None).await) })
+    }
+}

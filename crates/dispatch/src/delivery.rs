@@ -1,0 +1,122 @@
+//! What is on its way to a worker, and its return if the worker never gets it.
+//!
+//! What leaves a queue or is started for a worker is held by a [`Delivery`] until the answer that carries it is
+//! written. A delivery that is dropped before that (the caller left, a read failed, the connection broke) returns what
+//! it holds: a task that was not started goes back to its queue with its priority, one that was started is given back.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::runtime::Handle;
+
+use super::{
+    Dispatch,
+    elsewhere::RemoteHold,
+    tasks::{HeldActivity, HeldTask},
+};
+use segno_environment::lock::lock;
+use segno_matching::{QueueKey, QueuedTask};
+use segno_workers::HomeOffer;
+
+/// What a delivery returns when it fails.
+#[derive(Debug)]
+pub enum HeldWork {
+    /// Nothing: it was delivered, or does not exist any more.
+    Nothing,
+    /// A task that was taken from its queue and not started yet.
+    Queued(QueueKey, QueuedTask),
+    /// A task that was matched with a poll of its own node and is not started yet.
+    Matched(Box<HomeOffer>),
+    /// A started workflow task, or a query.
+    Task(HeldTask),
+    /// A started activity.
+    Activity(HeldActivity),
+    /// What another node gives back unless it hears that it arrived.
+    Elsewhere(Box<dyn RemoteHold>),
+    /// What the answer to a completed workflow task carries: the next one, and activities.
+    Reply(Option<HeldTask>, Vec<HeldActivity>),
+}
+
+/// Holds what is on its way to a worker. Clones share it; the last one that is dropped returns what was not delivered.
+#[derive(Clone)]
+pub struct Delivery(Arc<InTransit>);
+
+struct InTransit {
+    dispatch: Weak<Dispatch>,
+    held: Mutex<HeldWork>,
+}
+
+impl Delivery {
+    /// A delivery that returns this unless it succeeds.
+    pub fn new(dispatch: &Arc<Dispatch>, held: HeldWork) -> Self {
+        Self(Arc::new(InTransit { dispatch: Arc::downgrade(dispatch), held: Mutex::new(held) }))
+    }
+
+    /// Holds what another node gives back.
+    pub fn elsewhere(held: Box<dyn RemoteHold>) -> Self {
+        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Elsewhere(held)) }))
+    }
+
+    /// From now on it holds something else.
+    pub fn hold(&self, held: HeldWork) {
+        // What another node held until now was started: it is not to be offered again.
+        if let HeldWork::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
+            before.delivered();
+        }
+    }
+
+    /// The worker has it, or does not need it.
+    pub fn delivered(&self) {
+        let held = std::mem::replace(&mut *lock(&self.0.held), HeldWork::Nothing);
+        if let HeldWork::Elsewhere(held) = held {
+            held.delivered();
+        }
+    }
+}
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Delivery").field(&*lock(&self.0.held)).finish()
+    }
+}
+
+impl Drop for InTransit {
+    fn drop(&mut self) {
+        let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), HeldWork::Nothing);
+        // What is held elsewhere is given back there when it is dropped.
+        if matches!(held, HeldWork::Nothing | HeldWork::Elsewhere(_)) {
+            return;
+        }
+        // A node that is gone leaves everything to the next start.
+        let Some(dispatch) = self.dispatch.upgrade() else { return };
+        if let HeldWork::Queued(queue, queued) = held {
+            dispatch.matching.take_back(&queue, queued);
+        } else if let HeldWork::Matched(offer) = held {
+            // The home of its queue finds another worker.
+            if Handle::try_current().is_ok()
+                && let Some(elsewhere) = dispatch.elsewhere()
+            {
+                elsewhere.offer_at_home(*offer);
+            }
+        } else if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { dispatch.take_undelivered(held).await });
+        }
+    }
+}
+
+impl Dispatch {
+    async fn take_undelivered(self: &Arc<Self>, held: HeldWork) {
+        match held {
+            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Matched(_) | HeldWork::Elsewhere(_) => {}
+            HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
+            HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
+            HeldWork::Reply(task, activities) => {
+                if let Some(task) = task {
+                    self.give_back_workflow_task(&task).await;
+                }
+                for activity in &activities {
+                    self.give_back_activity(activity).await;
+                }
+            }
+        }
+    }
+}

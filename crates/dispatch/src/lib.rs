@@ -1,0 +1,138 @@
+//! Tasks of runs on their way to workers: offered to queues, started for polls, given back; and queries.
+//!
+//! Above the runs, the queues and the workers, all of which it holds. The runs reach it through the port [`Effects`].
+
+mod commands;
+mod complete;
+mod delivery;
+mod direct_queries;
+mod elsewhere;
+mod offers;
+mod polls;
+mod query;
+mod queue_config;
+mod refill;
+mod starts;
+mod tasks;
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use segno_engine::{ActivityStop, Run};
+use segno_store::NamespaceKey;
+
+use direct_queries::DirectQueries;
+use segno_matching::Matching;
+use segno_runs::ports::{Effects, PortFuture};
+use segno_runs::runs::Runs;
+use segno_workers::{OtherNodes, Workers};
+
+pub use complete::CompletedTask;
+pub use delivery::Delivery;
+pub use delivery::HeldWork;
+pub use elsewhere::{Elsewhere, RemoteHold};
+pub use elsewhere::{ForwardedCall, Polled};
+pub use offers::QueueGauge;
+pub use polls::{Poll, WorkerTask};
+pub use refill::run as refill;
+pub use tasks::{StartedActivity, StartedTask};
+
+/// Hands the tasks of runs to workers.
+pub struct Dispatch {
+    /// The runs of this node.
+    pub runs: Arc<Runs>,
+    /// The queues whose home is this node.
+    pub matching: Arc<Matching>,
+    /// The workers of this node's runs.
+    pub workers: Arc<Workers>,
+    /// Queries whose answers callers of this node wait for.
+    pub direct_queries: DirectQueries,
+    /// One configuration of a queue is changed at a time.
+    configuring: tokio::sync::Mutex<()>,
+    /// Queues and polls of other nodes. Set when the node starts, if there can be others.
+    elsewhere: OnceLock<Weak<dyn Elsewhere>>,
+}
+
+impl Dispatch {
+    /// The part that hands tasks of these runs to workers. From now on it carries out what follows from transitions.
+    pub fn new(runs: Arc<Runs>, matching: Arc<Matching>, workers: Arc<Workers>) -> Arc<Self> {
+        let (direct_queries, configuring) = (DirectQueries::default(), tokio::sync::Mutex::default());
+        let dispatch =
+            Arc::new(Self { runs, matching, workers, direct_queries, configuring, elsewhere: OnceLock::new() });
+        let effects: Weak<Self> = Arc::downgrade(&dispatch);
+        dispatch.runs.effects.set(effects);
+        dispatch
+    }
+
+    /// Connects the queues, polls and workers of other nodes.
+    pub fn set_elsewhere(&self, elsewhere: &Arc<impl Elsewhere>) {
+        let queues: Arc<dyn Elsewhere> = elsewhere.clone();
+        let workers: Arc<dyn OtherNodes> = elsewhere.clone();
+        let _ = self.elsewhere.set(Arc::downgrade(&queues));
+        self.workers.set_other_nodes(Arc::downgrade(&workers));
+    }
+
+    /// Queues and polls of other nodes; `None` if there can be none, or this node has ended.
+    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
+        self.elsewhere.get()?.upgrade()
+    }
+
+    /// The node stops: polls end empty, and the loops see that it stops.
+    pub fn stop(&self) {
+        self.matching.dismiss_all();
+        self.workers.end_polls(&|_| true);
+        self.workers.leases.earlier.notify_one();
+        self.matching.refills.wake();
+    }
+}
+
+impl Effects for Dispatch {
+    fn offer_workflow_task(&self, run: &Run) {
+        self.queue_workflow_task(run);
+    }
+
+    fn offer_activity(&self, run: &Run, scheduled_event_id: i64) {
+        self.queue_activity(run, scheduled_event_id);
+    }
+
+    fn stop_activity(&self, run: &Run, stop: ActivityStop) {
+        self.workers.send_stop(run, stop);
+    }
+
+    fn note_holds(&self, before: Option<&Run>, after: &Run, changed: Option<&[i64]>) {
+        let clock = &*self.runs.clock;
+        match changed {
+            Some(activities) => self.workers.leases.note_changed_holds(before, after, activities, clock),
+            None => self.workers.leases.note_holds(before, after, clock),
+        }
+    }
+
+    fn release_holds(&self, run: &Run) {
+        self.workers.leases.release_holds(run, None);
+    }
+
+    fn restore_holds(&self, run: &Run) {
+        self.workers.leases.restore_holds(run, self.runs.clock.monotonic());
+    }
+
+    fn end_polls(&self, namespace: NamespaceKey) {
+        self.matching.forget_namespace(namespace);
+        self.workers.end_polls(&|queue| queue.namespace == namespace);
+    }
+
+    fn forget_namespace(&self, namespace: NamespaceKey) {
+        self.end_polls(namespace);
+        self.workers.forget_namespace(namespace);
+    }
+
+    fn offers_settle(&self) -> PortFuture<'_, ()> {
+        Box::pin(async {
+            if let Some(elsewhere) = self.elsewhere() {
+                elsewhere.offers_settle().await;
+            }
+        })
+    }
+
+    fn clock_moved(&self) {
+        self.workers.leases.earlier.notify_one();
+    }
+}

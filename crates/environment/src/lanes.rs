@@ -1,0 +1,124 @@
+//! Work that waits, in a lane for each namespace. Lanes take turns, and each may be limited in what it has under way.
+//!
+//! Used where the node itself has work to do for namespaces: messages between runs, turns of scripts, wake-ups. What calls and commits
+//! wait in is elsewhere: `connections/turns.rs` of the server, `turns.rs` of segno-runs.
+
+use std::collections::{HashMap, VecDeque};
+
+use segno_store::NamespaceKey;
+
+/// What waits, by namespace.
+pub struct Lanes<T> {
+    waiting: HashMap<NamespaceKey, VecDeque<T>>,
+    /// Namespaces with waiting work, the next one first.
+    order: VecDeque<NamespaceKey>,
+}
+
+impl<T> Default for Lanes<T> {
+    fn default() -> Self {
+        Self { waiting: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T> Lanes<T> {
+    /// Adds work behind the other work of its namespace.
+    pub fn push(&mut self, namespace: NamespaceKey, work: T) {
+        let lane = self.waiting.entry(namespace).or_default();
+        if lane.is_empty() {
+            self.order.push_back(namespace);
+        }
+        lane.push_back(work);
+    }
+
+    /// Takes the work of the next namespace that may have some; that namespace is the last one from then on.
+    pub fn take(&mut self, may: impl Fn(NamespaceKey) -> bool) -> Option<(NamespaceKey, T)> {
+        let place = self.order.iter().position(|namespace| may(*namespace))?;
+        let namespace = self.order.remove(place)?;
+        let lane = self.waiting.get_mut(&namespace)?;
+        let work = lane.pop_front()?;
+        if lane.is_empty() {
+            self.waiting.remove(&namespace);
+        } else {
+            self.order.push_back(namespace);
+        }
+        Some((namespace, work))
+    }
+
+    /// How much of a namespace waits.
+    pub fn of(&self, namespace: NamespaceKey) -> usize {
+        self.waiting.get(&namespace).map_or(0, VecDeque::len)
+    }
+
+    /// How much waits.
+    pub fn len(&self) -> usize {
+        self.waiting.values().map(VecDeque::len).sum()
+    }
+}
+
+/// How much is under way, by namespace.
+#[derive(Default)]
+pub struct UnderWay(HashMap<NamespaceKey, usize>);
+
+impl UnderWay {
+    /// How much a namespace has under way.
+    pub fn of(&self, namespace: NamespaceKey) -> usize {
+        self.0.get(&namespace).copied().unwrap_or(0)
+    }
+
+    /// How much is under way in all.
+    pub fn total(&self) -> usize {
+        self.0.values().sum()
+    }
+
+    /// Work of a namespace begins.
+    pub fn begin(&mut self, namespace: NamespaceKey) {
+        *self.0.entry(namespace).or_default() += 1;
+    }
+
+    /// Work of a namespace has ended.
+    pub fn end(&mut self, namespace: NamespaceKey) {
+        if let Some(count) = self.0.get_mut(&namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&namespace);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: NamespaceKey = NamespaceKey(1);
+    const B: NamespaceKey = NamespaceKey(2);
+
+    #[test]
+    fn lanes_take_turns_and_keep_their_order() {
+        let mut lanes = Lanes::default();
+        for (namespace, work) in [(A, "a1"), (A, "a2"), (A, "a3"), (B, "b1"), (B, "b2")] {
+            lanes.push(namespace, work);
+        }
+        assert_eq!(lanes.len(), 5);
+        let order: Vec<_> = std::iter::from_fn(|| lanes.take(|_| true)).map(|(_, work)| work).collect();
+        assert_eq!(order, ["a1", "b1", "a2", "b2", "a3"]);
+        assert_eq!(lanes.len(), 0);
+    }
+
+    #[test]
+    fn a_namespace_with_its_share_under_way_lets_others_pass() {
+        let (mut lanes, mut under_way) = (Lanes::default(), UnderWay::default());
+        for number in 0..100 {
+            lanes.push(A, number);
+        }
+        for _ in 0..4 {
+            let (namespace, _) = lanes.take(|namespace| under_way.of(namespace) < 4).expect("below its share");
+            under_way.begin(namespace);
+        }
+        lanes.push(B, 7);
+        assert_eq!(lanes.take(|namespace| under_way.of(namespace) < 4), Some((B, 7)));
+        assert_eq!(lanes.take(|namespace| under_way.of(namespace) < 4), None);
+        under_way.end(A);
+        assert_eq!(lanes.take(|namespace| under_way.of(namespace) < 4), Some((A, 4)));
+    }
+}

@@ -1,0 +1,684 @@
+//! Task queues: workers wait here, tasks arrive here. Knows tasks and polls, not runs.
+//!
+//! What a full queue forgot is asked for with [`Refills`]; the task itself is found by the part that knows runs. One lock
+//! protects all queues; that of sticky names is taken after it. Nothing waits while it holds a lock.
+
+mod config;
+mod fair;
+mod key;
+mod limits;
+mod poller_scaling;
+mod queue;
+mod refills;
+mod remote;
+mod stats;
+mod task;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use segno_proto::{Nanos, taskqueue::TaskQueueConfig};
+use segno_store::{NamespaceKey, RunKey};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+
+use segno_environment::clock::{Clock, SLEEP_MAX, until};
+use segno_environment::hash::HashMap;
+use segno_environment::lock::lock;
+use segno_environment::metrics::{Metrics, count};
+
+pub use config::{ConfigKey, DOCUMENT_PREFIX};
+pub use key::{QueueKey, QueueKind};
+pub use limits::LimitSource;
+pub use queue::{COMMAND_AGE_MAX, Poller, PollerVersion, QUERY_PRIORITY};
+pub use remote::RemoteTask;
+pub use remote::{Command, TaskKind};
+pub use stats::QueueStats;
+pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, WorkerCommandTask};
+
+use limits::QueueLimits;
+use queue::{OfferOutcome, PollAnswer, Queue};
+use refills::Refills;
+
+/// A sticky queue without a poll for this long has lost its worker.
+const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
+/// Pollers are remembered for five minutes.
+const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
+/// The priority of a task that names none.
+pub const PRIORITY_DEFAULT: i32 = 3;
+/// A limit that held a task back is reported for half a minute.
+const LIMIT_MEMORY: Nanos = 30 * 1_000_000_000;
+/// From this many queues on, unused ones are forgotten when a new one appears. Then again when there are twice as many as were left.
+const QUEUES_SWEEP: usize = 1000;
+/// Kinds of queues in which a worker waits.
+const KINDS: [QueueKind; 3] = [QueueKind::Workflow, QueueKind::Activity, QueueKind::WorkerCommand];
+
+/// A poll, as far as its queue needs to know it.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuePoll<'a> {
+    /// Where.
+    pub queue: &'a QueueKey,
+    /// The worker's name for people.
+    pub identity: &'a str,
+    /// The instance key of the worker.
+    pub worker: &'a str,
+    /// What the worker says of its version.
+    pub version: &'a PollerVersion,
+    /// How many tasks per second the worker wants handed out on this queue, to all workers together.
+    pub tasks_per_second: Option<f64>,
+    /// Until when.
+    pub deadline: Instant,
+    /// Whether the worker is connected to another node.
+    pub elsewhere: bool,
+}
+
+/// Who serves a queue, and how much waits there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueService {
+    /// Polls that wait.
+    pub polls_waiting: usize,
+    /// When the last poll began; `None` if there was none that is remembered.
+    pub last_poll: Option<Nanos>,
+    /// Tasks that wait.
+    pub backlog: usize,
+}
+
+/// All task queues of a node.
+pub struct Matching {
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    /// See [`Queue::new`].
+    backlog_max: usize,
+    queues: Mutex<HashMap<QueueKey, Queue>>,
+    /// Names of the keys of sticky queues, by the name that their worker knows. Locked after `queues`.
+    sticky: Mutex<HashMap<(NamespaceKey, String), Vec<String>>>,
+    next_waiting: AtomicU64,
+    /// When there are more queues than this, unused ones are forgotten.
+    sweep_above: AtomicUsize,
+    /// Queues that forgot tasks and have room for them again.
+    pub refills: Refills,
+    /// Configurations by queue.
+    configs: Mutex<HashMap<ConfigKey, Arc<TaskQueueConfig>>>,
+    /// Notified when a limit changes, or when polls end: polls that sleep until a task may go try again.
+    limits_changed: Notify,
+}
+
+/// Ends a wait however it ends, and returns a task that arrived too late to be taken.
+struct Wait<'a> {
+    matching: &'a Matching,
+    key: &'a QueueKey,
+    id: u64,
+    /// When it began.
+    since: Nanos,
+    task: oneshot::Receiver<PollAnswer>,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.task.close();
+        let mut queues = lock(&self.matching.queues);
+        let Some(queue) = queues.get_mut(self.key) else { return };
+        queue.forget(self.id);
+        match self.task.try_recv() {
+            Ok(PollAnswer::Task(queued)) => drop(queue.take_back(queued, self.since)),
+            // Another poll has to try again then.
+            Ok(PollAnswer::RetryAt(_)) => queue.serve(self.since),
+            Err(_) => {}
+        }
+    }
+}
+
+/// A poll that sleeps until a limit lets a task go. If it ends before that, another poll sleeps instead.
+struct LimitWait<'a> {
+    matching: &'a Matching,
+    key: &'a QueueKey,
+    since: Nanos,
+}
+
+impl Drop for LimitWait<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = lock(&self.matching.queues).get_mut(self.key) {
+            queue.serve(self.since);
+        }
+    }
+}
+
+/// How a poll goes on.
+enum PollStep<'a> {
+    /// The poll ends: its queue has another home, or its worker left.
+    Over,
+    Wait(Wait<'a>),
+    RetryAt(Nanos),
+}
+
+impl Matching {
+    /// No queues yet.
+    pub fn new(backlog_max: usize, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            clock,
+            metrics,
+            backlog_max,
+            queues: Mutex::default(),
+            sticky: Mutex::default(),
+            next_waiting: AtomicU64::new(0),
+            sweep_above: AtomicUsize::new(QUEUES_SWEEP),
+            refills: Refills::default(),
+            configs: Mutex::default(),
+            limits_changed: Notify::new(),
+        }
+    }
+
+    /// A queue, with its limits if it is new.
+    fn queue<'a>(&self, queues: &'a mut HashMap<QueueKey, Queue>, key: &QueueKey) -> &'a mut Queue {
+        if !queues.contains_key(key) {
+            let mut queue = Queue::new(self.backlog_max);
+            queue.sticky = key.kind == QueueKind::Sticky;
+            if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
+                queue.limits.configure(config);
+            }
+            queues.insert(key.clone(), queue);
+        }
+        queues.get_mut(key).expect("it was inserted if it was not there")
+    }
+
+    /// A configuration is in effect from now on, also for the queue if that is in memory.
+    pub fn set_config(&self, key: ConfigKey, config: &TaskQueueConfig) {
+        let before = lock(&self.configs).insert(key.clone(), Arc::new(config.clone()));
+        let Some(key) = key.limited_queue().filter(|_| before.as_deref() != Some(config)) else { return };
+        let mut queues = lock(&self.queues);
+        if let Some(queue) = queues.get_mut(&key) {
+            queue.limits.configure(config);
+            queue.serve(self.clock.now());
+        }
+        drop(queues);
+        self.limits_changed.notify_waiters();
+    }
+
+    /// The configuration of a queue, if it has one.
+    pub fn config(&self, key: &ConfigKey) -> Option<Arc<TaskQueueConfig>> {
+        lock(&self.configs).get(key).cloned()
+    }
+
+    /// The rate at which a queue may hand out tasks, and whether some had to wait for it lately.
+    pub fn limit_of(&self, key: &QueueKey) -> (Option<(f64, LimitSource)>, bool) {
+        let queues = lock(&self.queues);
+        match queues.get(key) {
+            Some(queue) => (queue.limits.rate(), queue.limits.held_since(self.clock.now() - LIMIT_MEMORY)),
+            None => {
+                let mut limits = QueueLimits::default();
+                if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
+                    limits.configure(config);
+                }
+                (limits.rate(), false)
+            }
+        }
+    }
+
+    /// Whether the configuration of a queue has a limit.
+    pub fn is_configured_with_limits(&self, key: &QueueKey) -> bool {
+        let mut limits = QueueLimits::default();
+        if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
+            limits.configure(config);
+        }
+        !limits.is_unlimited()
+    }
+
+    /// Whether a queue is limited, by its configuration or by workers.
+    pub fn is_limited(&self, key: &QueueKey) -> bool {
+        lock(&self.queues).get(key).is_some_and(|queue| !queue.limits.is_unlimited())
+    }
+
+    /// See [`Queue::is_quiet`].
+    pub fn is_quiet(&self, key: &QueueKey) -> bool {
+        lock(&self.queues).get(key).is_some_and(Queue::is_quiet)
+    }
+
+    /// A worker polls a queue at another node, and tasks met workers there.
+    pub fn polled_elsewhere(&self, key: &QueueKey, poller: Option<(&str, &PollerVersion)>, met: &BTreeMap<i32, u32>) {
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        let queue = self.queue(&mut queues, key);
+        if let Some((identity, version)) = poller {
+            queue.polled(identity, version, now);
+        }
+        met.iter().for_each(|(priority, count)| queue.met_elsewhere(*priority, *count, now));
+    }
+
+    /// Whether a queue takes no more tasks that storage knows.
+    pub fn is_full(&self, key: &QueueKey) -> bool {
+        lock(&self.queues).get(key).is_some_and(Queue::is_full)
+    }
+
+    /// Waits for a task; `None` if time is up or the poll is over, which `is_over` tells.
+    pub async fn poll(&self, poll: &QueuePoll<'_>, is_over: impl Fn() -> bool) -> Option<QueuedTask> {
+        let mut is_new = true;
+        loop {
+            let changed = self.limits_changed.notified();
+            if !is_new && is_over() {
+                return None;
+            }
+            let now = self.clock.now();
+            let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now, &is_over) {
+                Ok(queued) => return Some(queued),
+                Err(next) => next,
+            };
+            let at = match next {
+                PollStep::Over => return None,
+                PollStep::RetryAt(at) => at,
+                PollStep::Wait(mut wait) => match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
+                    Ok(Ok(PollAnswer::Task(queued))) => return Some(queued),
+                    Ok(Ok(PollAnswer::RetryAt(at))) => at,
+                    Ok(Err(_)) | Err(_) => return None,
+                },
+            };
+            let wait = LimitWait { matching: self, key: poll.queue, since: now };
+            let pause = until(self.clock.now(), at).min(SLEEP_MAX);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = changed => {}
+                () = tokio::time::sleep_until(poll.deadline) => return None,
+            }
+            // This poll tries again itself.
+            std::mem::forget(wait);
+        }
+    }
+
+    /// Takes a task, or begins to wait for one.
+    fn take_or_wait<'a>(
+        &'a self,
+        poll: &QueuePoll<'a>,
+        is_new: bool,
+        now: Nanos,
+        is_over: &impl Fn() -> bool,
+    ) -> Result<QueuedTask, PollStep<'a>> {
+        let mut queues = lock(&self.queues);
+        if queues.len() > self.sweep_above.load(Ordering::Relaxed) && !queues.contains_key(poll.queue) {
+            // Sticky queues of workers that are long gone.
+            queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
+            lock(&self.sticky).retain(|(namespace, _), names| {
+                let is_there = |name: &String| {
+                    let key = QueueKey { namespace: *namespace, kind: QueueKind::Sticky, name: name.clone() };
+                    queues.contains_key(&key)
+                };
+                names.retain(is_there);
+                !names.is_empty()
+            });
+            self.sweep_above.store(QUEUES_SWEEP.max(2 * queues.len()), Ordering::Relaxed);
+        }
+        if poll.queue.kind == QueueKind::Sticky && !queues.contains_key(poll.queue) {
+            self.note_sticky(poll.queue);
+        }
+        let queue = self.queue(&mut queues, poll.queue);
+        if is_new {
+            queue.polled(poll.identity, poll.version, now);
+            if let Some(per_second) = poll.tasks_per_second {
+                queue.limits.set_by_worker(per_second);
+            }
+        }
+        if queue.wants_refill() {
+            self.refills.want(poll.queue);
+        }
+        if let Some(queued) = queue.take(now) {
+            if !queue.limits.is_unlimited() {
+                queue.serve(now);
+            }
+            return Ok(queued);
+        }
+        if let Some(at) = queue.later(now) {
+            return Err(PollStep::RetryAt(at));
+        }
+        // Evaluated under the lock: the call that ends the polls of a queue finds this one, or this one sees the reason.
+        if is_over() {
+            return Err(PollStep::Over);
+        }
+        let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
+        let (hand_over, task) = oneshot::channel();
+        match poll.elsewhere {
+            false => queue.wait(id, poll.worker.to_owned(), hand_over),
+            true => queue.wait_elsewhere(id, poll.worker.to_owned(), hand_over),
+        }
+        Err(PollStep::Wait(Wait { matching: self, key: poll.queue, id, since: now, task }))
+    }
+
+    /// Offers a command to a worker. Gives it back if no worker takes commands there.
+    pub fn offer_command(&self, key: &QueueKey, command: WorkerCommandTask) -> Option<WorkerCommandTask> {
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        match queues.get_mut(key) {
+            Some(queue) if queue.takes_commands(now) => {
+                queue.offer(TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, now);
+                None
+            }
+            _ => Some(command),
+        }
+    }
+
+    /// Offers a task.
+    pub fn offer(&self, key: &QueueKey, task: TaskOffer, place: QueuePlace) {
+        let QueuePlace { priority, fairness } = place;
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        if self.queue(&mut queues, key).offer_fairly(task, priority, fairness, now) == OfferOutcome::Overflowed {
+            count(&self.metrics.queue_overflows);
+        }
+    }
+
+    /// Returns a task to the front of its queue.
+    pub fn take_back(&self, key: &QueueKey, queued: QueuedTask) {
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        self.queue(&mut queues, key).take_back(queued, now);
+    }
+
+    /// Whether a worker is there for a sticky queue.
+    pub fn is_served(&self, key: &QueueKey) -> bool {
+        let now = self.clock.now();
+        let queues = lock(&self.queues);
+        queues.get(key).is_some_and(|queue| {
+            !queue.abandoned && (queue.waiting() > 0 || now - queue.last_poll < STICKY_SILENCE_MAX)
+        })
+    }
+
+    /// A worker process leaves: its polls in some queues end.
+    pub fn dismiss<'a>(&self, namespace: NamespaceKey, worker: &str, queues_of: impl IntoIterator<Item = &'a str>) {
+        let mut queues = lock(&self.queues);
+        self.limits_changed.notify_waiters();
+        for name in queues_of {
+            let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: name.to_owned() };
+            for kind in KINDS {
+                key.kind = kind;
+                if let Some(queue) = queues.get_mut(&key) {
+                    queue.dismiss(worker);
+                }
+            }
+            for key in self.sticky_queues(namespace, name) {
+                if let Some(queue) = queues.get_mut(&key) {
+                    queue.dismiss(worker);
+                }
+            }
+        }
+    }
+
+    /// The worker of a sticky queue leaves: polls there end, and what waited there is returned for others.
+    pub fn abandon(&self, namespace: NamespaceKey, sticky: &str) -> Vec<TaskOffer> {
+        let mut queues = lock(&self.queues);
+        self.limits_changed.notify_waiters();
+        let mut left = Vec::new();
+        for key in self.sticky_queues(namespace, sticky) {
+            if let Some(queue) = queues.get_mut(&key) {
+                queue.abandoned = true;
+                queue.dismiss_all();
+                left.append(&mut queue.drain());
+            }
+        }
+        left
+    }
+
+    /// The queues that have this name as a sticky one, by the normal queues of their workers: usually one.
+    fn sticky_queues(&self, namespace: NamespaceKey, sticky: &str) -> Vec<QueueKey> {
+        let normal = lock(&self.sticky).get(&(namespace, sticky.to_owned())).cloned().unwrap_or_default();
+        normal.into_iter().map(|name| QueueKey { namespace, kind: QueueKind::Sticky, name }).collect()
+    }
+
+    /// Notes a sticky queue by the name that its worker knows.
+    fn note_sticky(&self, key: &QueueKey) {
+        if let Some(name) = key.sticky_name() {
+            let mut sticky = lock(&self.sticky);
+            let names = sticky.entry((key.namespace, name.to_owned())).or_default();
+            if !names.contains(&key.name) {
+                names.push(key.name.clone());
+            }
+        }
+    }
+
+    /// Forgets what waits in queues whose home is elsewhere now; polls there end, and ask there.
+    pub fn forget_moved(&self, is_here: impl Fn(&QueueKey) -> bool) {
+        for (_, queue) in lock(&self.queues).iter_mut().filter(|(key, _)| !is_here(key)) {
+            queue.dismiss_all();
+            queue.drain();
+            queue.overflowed = false;
+        }
+        self.limits_changed.notify_waiters();
+    }
+
+    /// Forgets all queues of a namespace; polls there end empty.
+    pub fn forget_namespace(&self, namespace: NamespaceKey) {
+        lock(&self.queues).retain(|key, _| key.namespace != namespace);
+        lock(&self.sticky).retain(|(of, _), _| *of != namespace);
+    }
+
+    /// Ends every poll.
+    pub fn dismiss_all(&self) {
+        for queue in lock(&self.queues).values_mut() {
+            queue.dismiss_all();
+        }
+        self.limits_changed.notify_waiters();
+    }
+
+    /// Tasks waiting in all queues.
+    pub fn backlog(&self) -> usize {
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        for queue in queues.values_mut().filter(|queue| queue.is_deserted(now)) {
+            queue.drain();
+        }
+        queues.values().map(Queue::len).sum()
+    }
+
+    /// Tasks waiting in one queue.
+    pub fn backlog_of(&self, key: &QueueKey) -> usize {
+        lock(&self.queues).get(key).map_or(0, Queue::len)
+    }
+
+    /// How many polls more or fewer a worker should make, see [`poller_scaling`].
+    pub fn advice(&self, key: &QueueKey, waited: Duration) -> i32 {
+        let waited = Nanos::try_from(waited.as_nanos()).unwrap_or(Nanos::MAX);
+        let now = self.clock.now();
+        lock(&self.queues).get_mut(key).map_or(0, |queue| queue.advice(waited, now))
+    }
+
+    /// Workers that polled lately.
+    pub fn pollers(&self, key: &QueueKey) -> Vec<Poller> {
+        let now = self.clock.now();
+        let mut queues = lock(&self.queues);
+        queues.get_mut(key).map(|queue| queue.pollers(now - POLLER_MEMORY)).unwrap_or_default()
+    }
+
+    /// The queues with the most tasks, sticky ones and those for commands left out.
+    pub fn largest(&self, most: usize) -> Vec<(QueueKey, QueueService, Nanos)> {
+        let now = self.clock.now();
+        let queues = lock(&self.queues);
+        let shown = queues.iter().filter(|(key, queue)| !queue.sticky && key.kind != QueueKind::WorkerCommand);
+        let mut all: Vec<_> = shown
+            .filter(|(_, queue)| queue.in_use(now, POLLER_MEMORY))
+            .map(|(key, queue)| {
+                let oldest = queue.stats(now).values().map(|stats| stats.oldest).max().unwrap_or(0);
+                let last_poll = Some(queue.last_poll);
+                let service = QueueService { polls_waiting: queue.waiting(), last_poll, backlog: queue.len() };
+                (key.clone(), service, oldest)
+            })
+            .collect();
+        all.sort_by(|(a, of_a, _), (b, of_b, _)| of_b.backlog.cmp(&of_a.backlog).then_with(|| a.name.cmp(&b.name)));
+        all.truncate(most);
+        all
+    }
+
+    /// Who serves a queue now.
+    pub fn service(&self, key: &QueueKey) -> QueueService {
+        lock(&self.queues).get(key).map_or_else(QueueService::default, |queue| QueueService {
+            polls_waiting: queue.waiting(),
+            last_poll: (queue.last_poll != 0).then_some(queue.last_poll),
+            backlog: queue.len(),
+        })
+    }
+
+    /// An identity did not ask lately after all.
+    pub fn forget_poller(&self, namespace: NamespaceKey, name: &str, kinds: &[QueueKind], identity: &str) {
+        let mut queues = lock(&self.queues);
+        for kind in kinds {
+            if let Some(queue) = queues.get_mut(&QueueKey { namespace, kind: *kind, name: name.to_owned() }) {
+                queue.forget_poller(identity);
+            }
+        }
+    }
+
+    /// What a queue can say of its tasks, by priority.
+    pub fn stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
+        let now = self.clock.now();
+        lock(&self.queues).get(key).map(|queue| queue.stats(now)).unwrap_or_default()
+    }
+
+    /// A queue is about to get back what it forgot.
+    pub fn begin_refill(&self, key: &QueueKey) {
+        if let Some(queue) = lock(&self.queues).get_mut(key) {
+            queue.overflowed = false;
+        }
+    }
+
+    /// Storage knows tasks of a queue that memory does not.
+    pub fn mark_overflowed(&self, key: &QueueKey) {
+        let mut queues = lock(&self.queues);
+        let queue = self.queue(&mut queues, key);
+        queue.overflowed = true;
+        // Workers may have emptied it meanwhile and wait.
+        if queue.wants_refill() {
+            self.refills.want(key);
+        }
+    }
+
+    /// See [`Queue::known_tasks`].
+    pub fn known_tasks(&self, key: &QueueKey) -> std::collections::HashSet<(RunKey, i64)> {
+        lock(&self.queues).get(key).map(Queue::known_tasks).unwrap_or_default()
+    }
+}
+
+/// Where a task stands in a queue.
+#[derive(Clone, Debug)]
+pub struct QueuePlace {
+    /// Lower first.
+    pub priority: i32,
+    /// Its share among tasks of the same priority.
+    pub fairness: Option<Box<Fairness>>,
+}
+
+impl QueuePlace {
+    /// A place by priority alone.
+    pub fn of(priority: i32) -> Self {
+        Self { priority, fairness: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use segno_environment::clock::SystemClock;
+
+    fn matching(backlog_max: usize) -> Matching {
+        Matching::new(backlog_max, Arc::new(SystemClock), Arc::default())
+    }
+
+    fn queue(kind: QueueKind) -> QueueKey {
+        QueueKey { namespace: NamespaceKey(1), kind, name: "q".to_owned() }
+    }
+
+    fn task(run: u64) -> TaskOffer {
+        TaskOffer::Workflow { run: RunKey(run), stamp: 1, speculative: false }
+    }
+
+    fn poll<'a>(queue: &'a QueueKey, version: &'a PollerVersion) -> QueuePoll<'a> {
+        QueuePoll {
+            queue,
+            identity: "worker",
+            worker: "key",
+            version,
+            tasks_per_second: None,
+            deadline: Instant::now() + Duration::from_secs(600),
+            elsewhere: false,
+        }
+    }
+
+    fn run_of(queued: Option<QueuedTask>) -> Option<u64> {
+        match queued.map(|queued| queued.task) {
+            Some(TaskOffer::Workflow { run, .. }) => Some(run.0),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_poll_that_waits_gets_the_next_task() {
+        let (matching, key, version) = (matching(10), queue(QueueKind::Workflow), PollerVersion::default());
+        let poll = poll(&key, &version);
+        let wait = matching.poll(&poll, || false);
+        let offer = async {
+            while matching.service(&key).polls_waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+            matching.offer(&key, task(7), QueuePlace::of(PRIORITY_DEFAULT));
+        };
+        let (got, ()) = tokio::join!(wait, offer);
+        assert_eq!(run_of(got), Some(7));
+        assert_eq!(matching.backlog_of(&key), 0);
+    }
+
+    #[tokio::test]
+    async fn polls_of_a_worker_that_shuts_down_end_empty_in_all_its_queues() {
+        let (matching, key, version) = (matching(10), queue(QueueKind::Activity), PollerVersion::default());
+        let sticky = QueueKey::sticky(NamespaceKey(1), "own", "q");
+        let (normal, own) = (poll(&key, &version), poll(&sticky, &version));
+        let dismiss = async {
+            while matching.service(&key).polls_waiting + matching.service(&sticky).polls_waiting < 2 {
+                tokio::task::yield_now().await;
+            }
+            matching.dismiss(NamespaceKey(1), "key", ["q", "own"]);
+        };
+        let (a, b, ()) = tokio::join!(matching.poll(&normal, || false), matching.poll(&own, || false), dismiss);
+        assert!(a.is_none() && b.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_poll_that_ends_before_it_is_answered_loses_no_task() {
+        let (matching, key, version) = (matching(10), queue(QueueKind::Workflow), PollerVersion::default());
+        let poll = poll(&key, &version);
+        let left = tokio::time::timeout(Duration::from_millis(1), matching.poll(&poll, || false)).await;
+        assert!(left.is_err());
+        matching.offer(&key, task(7), QueuePlace::of(PRIORITY_DEFAULT));
+        assert_eq!(matching.service(&key), QueueService { polls_waiting: 0, backlog: 1, ..matching.service(&key) });
+        assert_eq!(run_of(matching.poll(&poll, || false).await), Some(7));
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_forgot_tasks_wants_them_back_once_it_runs_low() {
+        let (matching, key, version) = (matching(2), queue(QueueKind::Workflow), PollerVersion::default());
+        for run in 0..3 {
+            matching.offer(&key, task(run), QueuePlace::of(PRIORITY_DEFAULT));
+        }
+        assert_eq!(matching.metrics.queue_overflows.load(Ordering::Relaxed), 1);
+        assert_eq!(matching.known_tasks(&key).len(), 2);
+        let poll = poll(&key, &version);
+        for _ in 0..2 {
+            assert!(matching.poll(&poll, || false).await.is_some());
+        }
+        assert!(matching.refills.next().is_none(), "it has had tasks until now");
+        assert!(matching.poll(&poll, || true).await.is_none());
+        assert_eq!(matching.refills.next(), Some(key));
+    }
+
+    #[test]
+    fn what_waits_for_a_worker_that_left_is_returned_for_others() {
+        let matching = matching(10);
+        let sticky = QueueKey::sticky(NamespaceKey(1), "own", "q");
+        matching.note_sticky(&sticky);
+        matching.offer(&sticky, task(7), QueuePlace::of(PRIORITY_DEFAULT));
+        assert_eq!(matching.abandon(NamespaceKey(1), "own").len(), 1);
+        assert!(!matching.is_served(&sticky));
+        assert_eq!(matching.backlog_of(&sticky), 0);
+    }
+}

@@ -1,0 +1,62 @@
+//! A task of a run that another node serves, as that node described it.
+
+use bytes::Bytes;
+
+/// A task of a run that another node serves.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RemoteTask {
+    /// The node that starts it.
+    #[prost(uint64, tag = "1")]
+    pub owner: u64,
+    /// The run.
+    #[prost(uint64, tag = "2")]
+    pub run: u64,
+    /// Tells the task from later ones with the same ids.
+    #[prost(uint32, tag = "3")]
+    pub stamp: u32,
+    /// See [`TaskKind`].
+    #[prost(enumeration = "TaskKind", tag = "4")]
+    pub kind: i32,
+    /// Of an activity.
+    #[prost(int64, tag = "5")]
+    pub scheduled_event_id: i64,
+    /// Of a workflow task that exists in memory alone.
+    #[prost(bool, tag = "6")]
+    pub speculative: bool,
+    /// Of a query.
+    #[prost(fixed64, tag = "7")]
+    pub query: u64,
+    /// A command for a worker.
+    #[prost(message, optional, tag = "8")]
+    pub command: Option<Command>,
+}
+
+/// What kind of task it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum TaskKind {
+    /// Of a newer version.
+    Unknown = 0,
+    /// A workflow task.
+    Workflow = 1,
+    /// An activity.
+    Activity = 2,
+    /// A query.
+    Query = 3,
+    /// A command to a worker.
+    Command = 4,
+}
+
+/// A command for a worker.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct Command {
+    /// Its id.
+    #[prost(string, tag = "1")]
+    pub id: String,
+    /// The activity to stop, encoded.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub stop: Bytes,
+    /// When it was given, in nanoseconds since the epoch.
+    #[prost(int64, tag = "3")]
+    pub given: i64,
+}

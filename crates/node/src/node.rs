@@ -1,0 +1,188 @@
+//! A node: its parts, started together. What they do is theirs.
+
+use std::{ops::Deref, sync::Arc};
+
+use segno_store::Store;
+
+use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers};
+use segno_dispatch::{self, Dispatch};
+use segno_environment::clock::Clock;
+use segno_matching::Matching;
+use segno_runs::access_keys::AccessKeys;
+use segno_runs::error::CallError;
+use segno_runs::options::NodeOptions;
+use segno_runs::ports::{
+    PortFuture,
+    owner::{Alone, Owner},
+};
+use segno_runs::runs::Runs;
+use segno_runs::start;
+use segno_scripts::{ScriptHost, Scripts};
+use segno_workers::{self, Workers};
+
+/// A node of Segno.
+pub struct Node {
+    /// The runs that this node serves.
+    pub runs: Arc<Runs>,
+    /// Task queues.
+    pub matching: Arc<Matching>,
+    /// Workers.
+    pub workers: Arc<Workers>,
+    /// Tasks of runs on their way to workers.
+    pub dispatch: Arc<Dispatch>,
+    /// Who may call.
+    pub access_keys: Arc<AccessKeys>,
+    /// Workflows that the node executes itself.
+    pub scripts: Scripts,
+    /// The other nodes on the same storage; `None` if there can be none.
+    pub cluster: Option<Arc<Cluster>>,
+}
+
+// Until callers name the part that they mean.
+impl Deref for Node {
+    type Target = Arc<Runs>;
+
+    fn deref(&self) -> &Arc<Runs> {
+        &self.runs
+    }
+}
+
+impl Node {
+    /// Starts a node on a store: recovers what is stored and begins to work.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+    ) -> Result<Arc<Self>, CallError> {
+        Self::start_among(store, clock, options, None).await
+    }
+
+    /// Starts a node on a store, reached by other nodes through a listener. They know it by the certificate of its
+    /// identity, which is in the database.
+    pub async fn start_among(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+        listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
+    ) -> Result<Arc<Self>, CallError> {
+        let host = Arc::new(ScriptHost::default());
+        let (listener, identity) =
+            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
+        let peers = Peers::of(&*store, identity);
+        let owner: Arc<dyn Owner> = match &peers {
+            Some(peers) => peers.clone(),
+            None => Arc::new(Alone),
+        };
+        let runs = Runs::new(store, clock, options, owner, host.clone()).await?;
+        let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
+        let matching = Arc::new(matching);
+        let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
+        let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
+        let access_keys = AccessKeys::new(runs.clone());
+        let cluster = peers.map(|peers| {
+            let parts = Parts { dispatch: dispatch.clone(), access_keys: access_keys.clone() };
+            let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(parts));
+            dispatch.set_elsewhere(&cluster);
+            cluster
+        });
+        if let (Some(listener), Some(cluster)) = (listener, &cluster) {
+            cluster.accept_nodes(listener);
+        }
+        dispatch.load_queue_configs().await?;
+        access_keys.load().await?;
+        start::load_documents(&runs).await?;
+        match &cluster {
+            None => runs.recover().await?,
+            Some(cluster) => cluster.join().await,
+        }
+        start::start_loops(&runs);
+        runs.supervise("the watch over workers", segno_workers::watch(workers.clone()));
+        runs.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
+        let scripts = Scripts::new(host, &runs);
+        scripts.start();
+        Ok(Arc::new(Self { runs, matching, workers, dispatch, access_keys, scripts, cluster }))
+    }
+
+    /// Stops handing out work: long polls end empty, new calls are refused.
+    pub fn shut_down(&self) {
+        self.runs.shut_down();
+        self.dispatch.stop();
+    }
+
+    /// Refuses callers while this node may have lost its place, after waiting for a database that was away for a moment.
+    pub async fn admit_callers(&self) -> Result<(), CallError> {
+        match &self.cluster {
+            None => Ok(()),
+            Some(cluster) => cluster.admit_callers().await,
+        }
+    }
+
+    /// Whether keys, scripts and namespaces were compared with the database's lately; always without other nodes.
+    pub fn has_newest_documents(&self) -> bool {
+        self.cluster.as_ref().is_none_or(|cluster| cluster.topology.is_within_lease())
+    }
+
+    /// Why the node should get no calls, if it should not: it stops, failed, may have lost its place or is degraded.
+    pub fn ill_health(&self) -> Option<String> {
+        if self.is_stopping() {
+            return Some("stopping".to_owned());
+        }
+        if let Some(why) = self.failure() {
+            return Some(format!("failed: {why}"));
+        }
+        if !self.has_newest_documents() {
+            return Some(match self.health.degraded() {
+                Some(why) => format!("{LEASE_EXPIRED}; {why}"),
+                None => LEASE_EXPIRED.to_owned(),
+            });
+        }
+        self.health.degraded().map(|why| format!("degraded: {why}"))
+    }
+
+    /// Nothing is served from now on: what still runs for other nodes ends.
+    pub fn end(&self) {
+        self.runs.end();
+        if let Some(cluster) = &self.cluster {
+            cluster.close();
+        }
+    }
+
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
+    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
+        self.runs.gauges(self.matching.backlog(), self.workers.leases.len())
+    }
+}
+
+/// The parts that follow the cluster.
+struct Parts {
+    dispatch: Arc<Dispatch>,
+    access_keys: Arc<AccessKeys>,
+}
+
+impl ClusterObserver for Parts {
+    fn reload(&self) -> PortFuture<'_, Result<(), CallError>> {
+        Box::pin(async {
+            let runs = &self.dispatch.runs;
+            runs.namespaces.reload(&*runs.store).await?;
+            self.dispatch.load_queue_configs().await?;
+            self.access_keys.load().await?;
+            runs.turns.clone().load(runs).await?;
+            runs.retention_changed.notify_one();
+            runs.resume_deletions();
+            let runs = runs.clone();
+            tokio::spawn(async move { runs.turns.clone().follow_schedules(&runs).await });
+            Ok(())
+        })
+    }
+
+    fn shards_taken(&self) -> PortFuture<'_, ()> {
+        Box::pin(async { self.dispatch.runs.turns.clone().follow_schedules(&self.dispatch.runs).await })
+    }
+
+    fn homes_changed(&self) {
+        let runs = &self.dispatch.runs;
+        runs.retention_changed.notify_one();
+        runs.resume_deletions();
+        runs.lead_batches();
+    }
+}

@@ -1,0 +1,201 @@
+//! Jobs and how far they have come.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
+};
+
+use bytes::Bytes;
+use prost::Message;
+use segno_proto::{Nanos, enums::BatchOperationState};
+use segno_store::{DocumentWrite, NamespaceKey};
+use tokio::sync::Notify;
+
+use super::position::StoredPosition;
+use crate::namespaces::Namespace;
+use segno_environment::lock::lock;
+
+/// A job and how far it has come, as it is stored.
+#[derive(Clone, PartialEq, Message)]
+pub struct BatchInfo {
+    /// The user's name for it.
+    #[prost(string, tag = "1")]
+    pub job_id: String,
+    /// What it does.
+    #[prost(enumeration = "segno_proto::enums::BatchOperationType", tag = "2")]
+    pub operation_type: i32,
+    /// Whether it runs.
+    #[prost(enumeration = "BatchOperationState", tag = "3")]
+    pub state: i32,
+    /// When it began, in nanoseconds since the epoch.
+    #[prost(int64, tag = "4")]
+    pub start_time: Nanos,
+    /// When it ended; 0 while it runs.
+    #[prost(int64, tag = "5")]
+    pub close_time: Nanos,
+    /// How many executions there were when it began.
+    #[prost(int64, tag = "6")]
+    pub total: i64,
+    /// Executions to which it was done, or which needed it no more.
+    #[prost(int64, tag = "7")]
+    pub complete: i64,
+    /// Executions that refused it.
+    #[prost(int64, tag = "8")]
+    pub failed: i64,
+    /// Who started it.
+    #[prost(string, tag = "9")]
+    pub identity: String,
+    /// Why.
+    #[prost(string, tag = "10")]
+    pub reason: String,
+    /// The user's filter, if executions are found by one.
+    #[prost(string, tag = "11")]
+    pub query: String,
+    /// Tells it from a later job with the same name.
+    #[prost(string, tag = "12")]
+    pub run_id: String,
+    /// Names the request that started it.
+    #[prost(string, tag = "13")]
+    pub request_id: String,
+    /// Whether `total` is known.
+    #[prost(bool, tag = "14")]
+    pub(super) counted: bool,
+    /// Executions of a list that were dealt with.
+    #[prost(uint64, tag = "15")]
+    pub(super) done: u64,
+    /// Where the next page of a filter begins.
+    #[prost(message, optional, tag = "16")]
+    pub(super) position: Option<StoredPosition>,
+}
+
+impl BatchInfo {
+    /// Whether it has not ended.
+    pub fn is_open(&self) -> bool {
+        self.state() == BatchOperationState::Running
+    }
+}
+
+/// A job to start.
+#[derive(Clone, Debug)]
+pub struct NewBatch {
+    /// The user's name for it.
+    pub job_id: String,
+    /// What it does.
+    pub operation_type: i32,
+    /// Who starts it.
+    pub identity: String,
+    /// Why.
+    pub reason: String,
+    /// The user's filter, if there is one.
+    pub query: String,
+    /// What it is to do, for [`BatchSteps::prepare`].
+    pub request: Bytes,
+}
+
+/// An execution to which something is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchTarget {
+    /// Its id.
+    pub id: String,
+    /// Its run; empty for the current one.
+    pub run_id: String,
+}
+
+/// How to carry out a job.
+pub struct BatchPlan {
+    /// Which executions, if a filter finds them.
+    pub filter: Option<String>,
+    /// Whether it finds standalone activities instead of workflows.
+    pub of_activities: bool,
+    /// Which executions, otherwise.
+    pub targets: Vec<BatchTarget>,
+    /// Most steps in a second; no limit if it is 0.
+    pub per_second: f64,
+    /// What is done to each.
+    pub steps: Arc<dyn BatchStep>,
+}
+
+/// What became of a step that did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepError {
+    /// The execution refused it and will do so again.
+    Final,
+    /// It may succeed later.
+    Temporary,
+}
+
+/// A step under way.
+pub type Step = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send>>;
+
+/// What a job does to one execution.
+pub trait BatchStep: Send + Sync + 'static {
+    /// Does it. Doing it again to the same execution changes nothing.
+    fn carry_out(&self, target: BatchTarget) -> Step;
+}
+
+/// Knows what jobs are to do.
+pub trait BatchSteps: Send + Sync + 'static {
+    /// Understands what a job is to do; says why if it cannot be done.
+    fn prepare(&self, namespace: &Namespace, info: &BatchInfo, request: Bytes) -> Result<BatchPlan, String>;
+}
+
+/// A job in memory.
+pub(super) struct Job {
+    pub(super) info: Mutex<BatchInfo>,
+    /// Held while progress is written, so that what is stored last is what memory has.
+    pub(super) writing: tokio::sync::Mutex<()>,
+    /// Told when it is stopped.
+    pub(super) stopped: Notify,
+}
+
+pub(super) type Jobs = BTreeMap<String, Arc<Job>>;
+
+/// All jobs of a node.
+#[derive(Default)]
+pub struct Batches {
+    pub(super) jobs: Mutex<HashMap<NamespaceKey, Jobs>>,
+    /// One job is started at a time, so that two cannot both be the only one.
+    pub(super) starting: tokio::sync::Mutex<()>,
+    pub(super) steps: OnceLock<Arc<dyn BatchSteps>>,
+    /// Whether this node carries them out.
+    pub(super) leading: AtomicBool,
+}
+
+impl Batches {
+    pub(super) fn find(&self, namespace: NamespaceKey, job_id: &str) -> Option<Arc<Job>> {
+        lock(&self.jobs).get(&namespace)?.get(job_id).cloned()
+    }
+
+    pub(super) fn all(&self, namespace: NamespaceKey) -> Vec<Arc<Job>> {
+        lock(&self.jobs).get(&namespace).into_iter().flat_map(|jobs| jobs.values().cloned()).collect()
+    }
+
+    pub(super) fn insert(&self, namespace: NamespaceKey, info: BatchInfo) -> Arc<Job> {
+        let id = info.job_id.clone();
+        let job =
+            Arc::new(Job { info: Mutex::new(info), writing: tokio::sync::Mutex::default(), stopped: Notify::new() });
+        lock(&self.jobs).entry(namespace).or_default().insert(id, job.clone());
+        job
+    }
+}
+
+impl Job {
+    pub(super) fn info(&self) -> BatchInfo {
+        lock(&self.info).clone()
+    }
+}
+
+pub(super) fn info_document(job_id: &str) -> String {
+    format!("batch/{job_id}")
+}
+
+pub(super) fn request_document(job_id: &str) -> String {
+    format!("batch-request/{job_id}")
+}
+
+pub(super) fn info_write(namespace: NamespaceKey, info: &BatchInfo) -> DocumentWrite {
+    let content = Some(info.encode_to_vec().into());
+    DocumentWrite { namespace, name: info_document(&info.job_id), content }
+}

@@ -1,0 +1,78 @@
+//! Who holds runs: finds them, lets the engine decide, makes decisions durable and carries out what follows.
+//!
+//! A call's way: [`transact`] takes the run's lock ([`slots`]), asks the engine, hands the transition to the committer, which
+//! writes it together with others, and, only after that returned, runs the effects: wake-ups go to the timers, messages to
+//! other runs to the outbox, tasks through the port [`Effects`](ports::Effects) to what is above. [`recovery`] rebuilds all of
+//! this from the store at the start.
+//!
+//! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`].
+
+pub mod access_keys;
+mod backfill;
+mod batch;
+mod combine;
+mod commit_shares;
+mod committer;
+pub mod compaction;
+mod completion_pages;
+mod count_starts;
+mod damaged;
+mod delete;
+mod effects;
+pub mod error;
+pub mod history;
+mod list_limits;
+mod list_position;
+mod load;
+mod moving;
+pub mod namespaces;
+pub mod options;
+mod outbox;
+pub mod placement;
+pub mod ports;
+pub mod queries;
+pub mod recovery;
+pub mod reset;
+pub mod rules;
+mod run_keys;
+pub mod runs;
+mod schedules;
+mod set_aside;
+pub mod slots;
+mod standalone;
+pub mod start;
+mod start_limits;
+pub mod starts;
+pub mod supervise;
+mod terminate;
+mod timers;
+pub mod tokens;
+pub mod transact;
+pub mod turns;
+mod update_with_start;
+mod updates;
+mod visibility;
+mod wakes;
+
+pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
+pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
+pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
+pub use error::CallError;
+pub use history::{HistoryPage, HistoryView};
+pub use list_limits::ListCaller;
+pub use list_position::ListPosition;
+pub use moving::{MoveError, Moved, export, import};
+pub use namespaces::{
+    CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
+};
+pub use options::NodeOptions;
+pub use queries::{QueryAnswer, QueryFailure, QueryReply};
+pub use rules::RULES_MAX;
+pub use runs::Runs;
+pub use slots::{Current, RunSelector, WorkflowKey, with_request_bytes};
+pub use start_limits::StartRefusal;
+pub use starts::{SignalWithStart, StartOutcome};
+pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
+pub use update_with_start::{StartedAndUpdated, WithStartError};
+pub use updates::{UpdateReply, UpdateStage, WaitFor};
+pub use visibility::{FoundRun, FoundRuns, kind_of, state_facts};

@@ -1,0 +1,33 @@
+//! Registering and changing namespaces.
+
+use std::sync::Arc;
+
+use super::{Namespace, NamespaceDetail, NamespaceName, NewNamespace};
+use crate::error::CallError;
+use crate::runs::Runs;
+use segno_environment::finish::finish;
+
+impl Runs {
+    /// Registers a namespace. Once this returns it is stored and can be used.
+    pub async fn register_namespace(self: &Arc<Self>, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
+        let node = self.clone();
+        finish(async move { node.namespaces.register(&*node.store, &node.ids, new).await }).await
+    }
+
+    /// Changes a namespace. `edit` sees its newest state and may refuse. Once this returns the change is stored and in
+    /// effect.
+    pub async fn change_namespace<F>(
+        self: &Arc<Self>,
+        name: NamespaceName,
+        edit: F,
+    ) -> Result<Arc<Namespace>, CallError>
+    where
+        F: FnOnce(&mut NamespaceDetail) -> Result<(), CallError> + Send + 'static,
+    {
+        let node = self.clone();
+        let edit = |namespace: &mut Namespace| edit(&mut namespace.detail);
+        let changed = finish(async move { node.namespaces.change(&*node.store, &name, edit).await }).await?;
+        self.retention_changed.notify_one();
+        Ok(changed)
+    }
+}

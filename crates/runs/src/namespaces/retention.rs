@@ -1,0 +1,101 @@
+//! Closed runs go when their namespace's retention is over.
+//!
+//! A run that closes now is due no earlier than one retention from now. So it is enough to look when the oldest closed
+//! run is due, or one retention from now if there is none, or when a retention changed: nothing is told of closing runs,
+//! and an idle node sleeps. Storage knows when runs closed, so a restart needs nothing more than to look.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use segno_proto::Nanos;
+use segno_store::{ReadError, RunKey, Store};
+
+use super::Namespace;
+use crate::error::CallError;
+use crate::runs::Runs;
+use segno_environment::clock::until;
+
+/// Runs read at a time.
+const PAGE: usize = 64;
+/// Runs are deleted up to this much late, so that many that closed one after the other go together.
+const STEP: Nanos = 1_000_000_000;
+/// When to look again for runs whose last messages are still under way, or whose activities are still carried out.
+const STUCK: Nanos = 60 * 1_000_000_000;
+/// After a failure of the store.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Deletes expired runs until the node stops.
+pub async fn apply(node: Arc<Runs>) {
+    while !node.is_stopping() {
+        let changed = node.retention_changed.notified();
+        let pause = match node.delete_expired().await {
+            Ok(next) => until(node.clock.now(), next),
+            Err(CallError::ShuttingDown) => return,
+            Err(error) => {
+                tracing::warn!(%error, "expired runs are not deleted yet; trying again");
+                RETRY
+            }
+        };
+        let _ = tokio::time::timeout(pause, changed).await;
+    }
+}
+
+impl Runs {
+    /// Deletes what has expired in all namespaces; says when to look again.
+    async fn delete_expired(self: &Arc<Self>) -> Result<Nanos, CallError> {
+        let mut next = Nanos::MAX;
+        if !self.leads() {
+            // Told when that changes.
+            return Ok(next);
+        }
+        for namespace in self.namespaces.all() {
+            // What is being deleted goes as a whole.
+            if namespace.detail.deletion.is_none() {
+                next = next.min(self.delete_expired_of(&namespace).await?);
+            }
+        }
+        Ok(next.max(self.clock.now().saturating_add(STEP)))
+    }
+
+    async fn delete_expired_of(self: &Arc<Self>, namespace: &Namespace) -> Result<Nanos, CallError> {
+        let (key, retention) = (namespace.key, namespace.detail.retention);
+        let mut stuck = HashSet::new();
+        let mut tried: HashSet<RunKey> = HashSet::new();
+        let now = self.clock.now();
+        let expired = now.saturating_sub(retention);
+        loop {
+            let limit = PAGE + stuck.len();
+            let mut page = self.store.closed_runs(key, expired, limit).await?;
+            // One that is still there after it was deleted waits for its messages to arrive.
+            stuck.extend(page.iter().copied().filter(|run| tried.contains(run)));
+            // One that has work left is kept until that is over.
+            stuck.extend(with_work(&*self.store, &page).await?);
+            page.retain(|run| !stuck.contains(run));
+            if page.is_empty() {
+                break;
+            }
+            self.delete_runs(&page).await?;
+            tracing::debug!(namespace = namespace.name, runs = page.len(), "expired runs deleted");
+            tried = page.into_iter().collect();
+        }
+        if !stuck.is_empty() {
+            return Ok(now.saturating_add(STUCK));
+        }
+        let first_job = self.forget_batches(key, expired).await?;
+        let first = self.store.first_close(key).await?;
+        let first = first.into_iter().chain(first_job).min();
+        Ok(first.unwrap_or(now).min(now).saturating_add(retention).saturating_add(1))
+    }
+}
+
+/// Closed runs whose activities are still carried out. A damaged one has none.
+async fn with_work(store: &dyn Store, runs: &[RunKey]) -> Result<Vec<RunKey>, ReadError> {
+    let mut working = Vec::new();
+    for run in runs {
+        match store.load(*run).await {
+            Ok(Some(record)) if record.open => working.push(*run),
+            Ok(_) | Err(ReadError::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(working)
+}

@@ -1,0 +1,156 @@
+//! Settings of a namespace: entries of its data map whose names begin with `segno.`, so that every tool that can change
+//! a namespace can change them (`temporal operator namespace update --data segno.update.in-flight-max=500`).
+
+use std::collections::BTreeMap;
+
+use segno_engine::{limits::SCRIPT_EVENTS_KEPT, update::UpdateLimits};
+use segno_flow::interface::Limits;
+
+/// Names that mean something to the server.
+const OURS: &str = "segno.";
+const IN_FLIGHT: &str = "segno.update.in-flight-max";
+const IN_FLIGHT_BYTES: &str = "segno.update.in-flight-bytes-max";
+const TOTAL: &str = "segno.update.total-max";
+const STEPS: &str = "segno.flow.steps-max";
+const STATE_BYTES: &str = "segno.flow.state-bytes-max";
+const EVENTS_KEPT: &str = "segno.flow.history-events-kept";
+const CALLS: &str = "segno.limit.calls-per-second";
+const CALL_BYTES: &str = "segno.limit.bytes-per-second";
+const POLLERS: &str = "segno.limit.pollers";
+const OPEN_RUNS: &str = "segno.limit.open-workflows";
+const STARTS: &str = "segno.limit.starts-per-second";
+const KNOWN: [&str; 11] =
+    [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT, CALLS, CALL_BYTES, POLLERS, OPEN_RUNS, STARTS];
+
+/// A turn that never ended would keep its thread, so that scripts always have limits: the largest that can be set.
+const STEPS_MAX: u64 = 10_000_000_000;
+const STATE_BYTES_MAX: u64 = 64 << 20;
+const EVENTS_KEPT_MAX: u64 = 10_000_000;
+/// Checkpoints that are closer together would cost more than they are worth.
+const EVENTS_KEPT_MIN: u64 = 10;
+
+/// What is set for a namespace, or holds by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Limits of updates.
+    pub updates: UpdateLimits,
+    /// Limits of scripts.
+    pub flows: FlowLimits,
+    /// Limits of calls.
+    pub calls: CallLimits,
+}
+
+/// How much may be asked of a namespace; zero is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Calls.
+    pub per_second: usize,
+    /// Bytes of requests.
+    pub bytes_per_second: usize,
+    /// Polls at the same time.
+    pub pollers: usize,
+    /// Open workflows, beyond which none is started.
+    pub open_runs: usize,
+    /// Workflows that are started in a second.
+    pub starts_per_second: usize,
+}
+
+/// What a namespace allows its scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// Steps for one event.
+    pub steps: u64,
+    /// Bytes of the stored state.
+    pub state_bytes: u64,
+    /// Events between two checkpoints; history keeps about twice as many.
+    pub history_events_kept: u64,
+}
+
+impl Default for FlowLimits {
+    fn default() -> Self {
+        let Limits { steps, state_bytes, .. } = Limits::default();
+        Self { steps, state_bytes: state_bytes as u64, history_events_kept: SCRIPT_EVENTS_KEPT as u64 }
+    }
+}
+
+impl FlowLimits {
+    /// What a turn is limited by.
+    pub fn of_turn(&self) -> Limits {
+        Limits { steps: self.steps, state_bytes: self.state_bytes as usize, ..Limits::default() }
+    }
+}
+
+impl Settings {
+    /// Reads the settings among a namespace's data; what is empty holds by default. Says what is wrong and what would
+    /// be right.
+    pub fn read(data: &BTreeMap<String, String>) -> Result<Self, String> {
+        let mut settings = Self::default();
+        for (name, value) in data.iter().filter(|(name, value)| name.starts_with(OURS) && !value.is_empty()) {
+            let bounded = match name.as_str() {
+                STEPS => Some((&mut settings.flows.steps, 1, STEPS_MAX)),
+                STATE_BYTES => Some((&mut settings.flows.state_bytes, 1, STATE_BYTES_MAX)),
+                EVENTS_KEPT => Some((&mut settings.flows.history_events_kept, EVENTS_KEPT_MIN, EVENTS_KEPT_MAX)),
+                _ => None,
+            };
+            if let Some((limit, least, most)) = bounded {
+                *limit = value.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+                    format!("{name} must be a whole number from {least} to {most}, or empty for the default.")
+                })?;
+                continue;
+            }
+            let limit = match name.as_str() {
+                IN_FLIGHT => &mut settings.updates.in_flight,
+                IN_FLIGHT_BYTES => &mut settings.updates.in_flight_bytes,
+                TOTAL => &mut settings.updates.total,
+                CALLS => &mut settings.calls.per_second,
+                CALL_BYTES => &mut settings.calls.bytes_per_second,
+                POLLERS => &mut settings.calls.pollers,
+                OPEN_RUNS => &mut settings.calls.open_runs,
+                STARTS => &mut settings.calls.starts_per_second,
+                _ => return Err(format!("{name} is not a setting. Settings are {}.", KNOWN.join(", "))),
+            };
+            *limit = value
+                .parse()
+                .map_err(|_| format!("{name} must be a whole number, 0 for no limit, or empty for the default."))?;
+        }
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(entries: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::read(&entries.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn other_data_means_nothing() {
+        assert_eq!(read(&[("team", "blue"), ("segno", "x")]), Ok(Settings::default()));
+    }
+
+    #[test]
+    fn settings_are_read_and_empty_means_default() {
+        let set = read(&[(IN_FLIGHT, "7"), (IN_FLIGHT_BYTES, "1000"), (TOTAL, "")]).expect("they are right");
+        let total = UpdateLimits::default().total;
+        assert_eq!(set.updates, UpdateLimits { in_flight: 7, in_flight_bytes: 1000, total });
+    }
+
+    #[test]
+    fn scripts_always_have_limits() {
+        let set = read(&[(STEPS, "1000"), (STATE_BYTES, "2000"), (EVENTS_KEPT, "30")]).expect("they are right");
+        assert_eq!(set.flows, FlowLimits { steps: 1000, state_bytes: 2000, history_events_kept: 30 });
+        let turn = set.flows.of_turn();
+        assert_eq!((turn.steps, turn.state_bytes, turn.call_depth), (1000, 2000, Limits::default().call_depth));
+        for (name, value) in [(STEPS, "0"), (STATE_BYTES, "67108865"), (EVENTS_KEPT, "9"), (EVENTS_KEPT, "many")] {
+            assert!(read(&[(name, value)]).is_err_and(|text| text.contains(" from ")), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        assert!(read(&[(TOTAL, "-1")]).is_err_and(|text| text.starts_with("segno.update.total-max must be")));
+        assert!(read(&[("segno.updates", "1")]).is_err_and(|text| text.contains(TOTAL)));
+    }
+}

@@ -1,0 +1,182 @@
+//! Attempts to deliver messages, and messages on their way to their first one.
+
+use std::{sync::Arc, time::Duration};
+
+use prost::Message;
+use segno_engine::outbox::OutboxMessage;
+use segno_store::{Commit, NamespaceKey, OutboxRow};
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::queue::{Next, PAUSE_MAX, WAITING_MAX};
+use crate::error::CallError;
+use crate::ports::owner::Place;
+use crate::runs::Runs;
+use segno_environment::lock::lock;
+use segno_environment::metrics::count;
+use segno_environment::sabotage;
+
+/// Attempts of delivery at the same time.
+pub(super) const ATTEMPTS_MAX: usize = 64;
+/// Of one namespace while others are at work.
+pub(super) const SHARE_MAX: usize = 4;
+/// Rows read at a time.
+const PAGE: usize = 4096;
+/// The first pause of a start for which its namespace has no room.
+const START_PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// Delivers messages until the node stops.
+pub async fn run(node: Arc<Runs>) {
+    let permits = Arc::new(Semaphore::new(ATTEMPTS_MAX));
+    while !node.is_stopping() {
+        // Taken before the look, so that nothing that changes after it is missed.
+        let changed = node.outbox.changed.notified();
+        let most = if node.committer.is_shared() { SHARE_MAX } else { ATTEMPTS_MAX };
+        match node.outbox.next(most, Instant::now()) {
+            Next::Attempt(namespace, row, pause) => {
+                let attempt = Attempt { node: node.clone(), namespace, row: Some(row), pause };
+                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                tokio::spawn(async move {
+                    attempt.carry_out().await;
+                    drop(permit);
+                });
+            }
+            Next::Read => {
+                if let Err(error) = node.send_stored().await {
+                    tracing::warn!(%error, "messages could not be read; trying again");
+                    tokio::time::sleep(PAUSE_MAX / 10).await;
+                }
+            }
+            Next::Wait(None) => changed.await,
+            Next::Wait(Some(at)) => {
+                let _ = tokio::time::timeout_at(at, changed).await;
+            }
+        }
+    }
+}
+
+/// One attempt to deliver a message. However it ends, the message has arrived or waits for the next one.
+struct Attempt {
+    node: Arc<Runs>,
+    /// The namespace of the sender.
+    namespace: NamespaceKey,
+    /// `None` once it has arrived, or never will.
+    row: Option<OutboxRow>,
+    /// How long the message waits if this attempt fails.
+    pause: Duration,
+}
+
+impl Attempt {
+    async fn carry_out(mut self) {
+        let Some(row) = &self.row else { return };
+        let (key, sender) = (row.key, row.key.sender.0);
+        let Ok(message) = OutboxMessage::decode(row.message.clone()) else {
+            tracing::error!(sender, sequence = key.sequence, "a stored message cannot be read; it stays where it is");
+            self.row = None;
+            return;
+        };
+        let sender_key = self.node.key_of(&message.sender_namespace, &message.sender.workflow_id).map(|(_, key)| key);
+        let is_here = |node: &Runs| sender_key.as_ref().is_none_or(|sender| node.place(sender) == Place::Here);
+        if !is_here(&self.node) {
+            // Its new owner has it.
+            self.node.outbox.forget(key);
+            self.row = None;
+            return;
+        }
+        if sabotage::is_on("drop-on-send") {
+            let _ = self.node.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await;
+            let _ = self.node.deliver(&message, key).await;
+            self.node.outbox.forget(key);
+            self.row = None;
+            return;
+        }
+        let normal = std::mem::replace(&mut self.pause, PAUSE_MAX);
+        match self.node.deliver(&message, key).await {
+            Ok(()) => {
+                count(&self.node.metrics.messages_delivered);
+                self.node.outbox.forget(key);
+                if let Some(clock) = self.node.clock.skipping() {
+                    clock.changed.notify_one();
+                }
+                self.row = None;
+            }
+            // Between runs order matters now and then: a child's end waits for the report of its start.
+            Err(error @ CallError::NotReady(_)) => {
+                tracing::debug!(sender, %error, "a message waits for another");
+                self.pause = normal;
+            }
+            Err(CallError::StartRefused(refusal)) => {
+                if self.node.start_limits.is_to_be_logged(self.namespace, std::time::Instant::now()) {
+                    tracing::warn!(sender, %refusal, "workflows that runs or schedules start have to wait");
+                }
+                self.pause = normal.max(refusal.after).max(START_PAUSE_MIN);
+            }
+            // It came back meanwhile.
+            Err(CallError::Moved) if is_here(&self.node) => self.pause = normal,
+            // Its new owner has it now.
+            Err(CallError::Moved) => {
+                self.node.outbox.forget(key);
+                self.row = None;
+            }
+            Err(error @ CallError::DataLoss(_)) => {
+                tracing::error!(sender, %error, "a message cannot be delivered: its receiver is damaged; delete it");
+            }
+            Err(error) => {
+                tracing::warn!(sender, %error, "a message was not delivered and is tried again");
+                self.pause = normal;
+            }
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(row) = self.row.take() {
+            self.node.outbox.delay(self.namespace, row, self.pause);
+        }
+        self.node.outbox.end(self.namespace);
+    }
+}
+
+impl Runs {
+    /// Sends a message that is stored. Its sender is known from what is in it.
+    pub fn send_message(&self, row: OutboxRow) {
+        let message = OutboxMessage::decode(row.message.clone());
+        let namespace = message.ok().and_then(|message| self.namespaces.get(&message.sender_namespace));
+        // What cannot be read fails in its attempt.
+        self.outbox.send(namespace.map_or(NamespaceKey(0), |namespace| namespace.key), row);
+    }
+
+    /// Reads messages from storage that memory does not have, as far as there is room.
+    pub async fn send_stored(&self) -> Result<usize, CallError> {
+        let began = {
+            let mut waiting = lock(&self.outbox.waiting);
+            waiting.overflowed = false;
+            waiting.left_until = None;
+            waiting.cursor.take()
+        };
+        let mut after = began;
+        let mut messages = 0_usize;
+        loop {
+            let page = self.own_outbox(after, PAGE).await;
+            let page = page.inspect_err(|_| lock(&self.outbox.waiting).overflowed = true)?;
+            let Some(last) = page.last() else {
+                if began.is_some() {
+                    // What comes before the cursor is read next.
+                    lock(&self.outbox.waiting).overflowed = true;
+                }
+                return Ok(messages);
+            };
+            after = Some(last.key);
+            messages += page.len();
+            for row in page {
+                self.send_message(row);
+            }
+            let mut waiting = lock(&self.outbox.waiting);
+            if waiting.fresh() >= WAITING_MAX {
+                waiting.overflowed = true;
+                waiting.cursor = after;
+                return Ok(messages);
+            }
+        }
+    }
+}

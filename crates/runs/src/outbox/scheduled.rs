@@ -1,0 +1,139 @@
+//! Messages between schedules and the workflows that they start.
+
+use std::sync::Arc;
+
+use segno_engine::{
+    Rejection, Run,
+    cancel::{self, CancelRequest},
+    outbox::{EndScheduled, OutboxMessage, ScheduledClosed, StartScheduled},
+    schedule::calls,
+    terminate::{self, Terminate},
+};
+use segno_proto::common::WorkflowExecution;
+use segno_store::OutboxKey;
+
+use super::deliver::{arrived_with, derived_uuid, unless_gone};
+use crate::error::CallError;
+use crate::ports::owner::Arrived;
+use crate::runs::Runs;
+use crate::slots::{RunSelector, WorkflowKey};
+
+impl Runs {
+    /// Starts a workflow of a schedule where it belongs, and tells the schedule.
+    pub(super) async fn start_scheduled(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        start: &StartScheduled,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let number = start.number;
+        let execution = match self.scheduled_workflow(message, start) {
+            Ok(None) => return self.drop_message(message, key).await,
+            #[cfg(feature = "sabotage")]
+            Ok(Some(_)) if self.forgets_start(message, key).await? => None,
+            Ok(Some(workflow)) => match self.at_receiver(&workflow, message, key).await? {
+                Arrived::Started(run_id) => {
+                    Some(WorkflowExecution { workflow_id: workflow.workflow_id.to_string(), run_id })
+                }
+                // Why is in the log of whoever refused it.
+                _ => None,
+            },
+            Err(reason) => {
+                tracing::warn!(schedule = start.schedule_id, reason, "a scheduled workflow could not be started");
+                None
+            }
+        };
+        self.report(message, key, move |run, context| calls::started(run, context, number, execution)).await
+    }
+
+    /// A fault that harnesses must catch: the message is removed before it is delivered.
+    #[cfg(feature = "sabotage")]
+    async fn forgets_start(&self, message: &OutboxMessage, key: OutboxKey) -> Result<bool, CallError> {
+        if std::env::var_os("SEGNO_SABOTAGE").is_some_and(|mode| mode == "schedule-forgets-start") {
+            self.drop_message(message, key).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        Ok(false)
+    }
+
+    /// The workflow that a schedule starts; `None` if its namespace is gone.
+    pub(super) fn scheduled_workflow(
+        &self,
+        message: &OutboxMessage,
+        start: &StartScheduled,
+    ) -> Result<Option<WorkflowKey>, String> {
+        let Some(namespace) = self.namespaces.live(&message.sender_namespace) else { return Ok(None) };
+        let options = calls::start_options(start, &message.sender, &message.sender_namespace)?;
+        Ok(Some(WorkflowKey::new(namespace.key, &options.workflow_id)))
+    }
+
+    /// The receiver's half of a scheduled start.
+    pub(super) async fn start_as_scheduled(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        start: &StartScheduled,
+    ) -> Result<Arrived, CallError> {
+        let Some(namespace) = self.namespaces.live(&message.sender_namespace) else { return Ok(Arrived::NotTaken(0)) };
+        let options = calls::start_options(start, &message.sender, &message.sender_namespace);
+        let started = match options {
+            Err(reason) => Err(reason),
+            Ok(options) => {
+                let call = namespace.start(options);
+                match self.start_child_workflow(call).await {
+                    Ok(outcome) => Ok(outcome.run.info.run_id.clone()),
+                    Err(CallError::NoScript(reason)) => Err(reason),
+                    Err(CallError::Rejected(rejection)) => Err(rejection.to_string()),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        Ok(match started {
+            Ok(run_id) => Arrived::Started(run_id),
+            Err(reason) => {
+                tracing::warn!(schedule = start.schedule_id, reason, "a scheduled workflow could not be started");
+                Arrived::NotTaken(0)
+            }
+        })
+    }
+
+    pub(super) async fn scheduled_closed(
+        self: &Arc<Self>,
+        schedule: &WorkflowKey,
+        closed: &ScheduledClosed,
+        delivered: Vec<OutboxKey>,
+    ) -> Result<Arrived, CallError> {
+        let selector = RunSelector::run(closed.by.execution.run_id.clone());
+        let closed = closed.clone();
+        let call = move |run: &Run, context| calls::closed(run, context, closed);
+        match self.transact_and(schedule, &selector, delivered.clone(), call, |_, _| ()).await {
+            Ok(_) => Ok(arrived_with(&delivered)),
+            // The report of the start comes first.
+            Err(CallError::Rejected(Rejection::NotReady(reason))) => Err(CallError::NotReady(reason)),
+            Err(error) => unless_gone(error),
+        }
+    }
+
+    pub(super) async fn end_scheduled(
+        self: &Arc<Self>,
+        workflow: &WorkflowKey,
+        message: &OutboxMessage,
+        end: &EndScheduled,
+        key: OutboxKey,
+        delivered: Vec<OutboxKey>,
+    ) -> Result<Arrived, CallError> {
+        // It may have continued as new since: the chain's current run is meant.
+        let selector = RunSelector { run_id: String::new(), first_run_id: end.execution.run_id.clone() };
+        let request_id = derived_uuid(&message.sender.run_id, i64::from(key.sequence));
+        let EndScheduled { terminate, reason, identity, .. } = end.clone();
+        let call = move |run: &Run, context| match terminate {
+            true => terminate::terminate(run, context, Terminate { reason, identity, ..Default::default() }),
+            false => {
+                let request = CancelRequest { reason, identity, request_id, ..Default::default() };
+                cancel::request_cancel(run, context, request)
+            }
+        };
+        self.transact_and(workflow, &selector, delivered.clone(), call, |_, _| ())
+            .await
+            .map_or_else(unless_gone, |_| Ok(arrived_with(&delivered)))
+    }
+}

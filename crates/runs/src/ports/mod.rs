@@ -1,0 +1,13 @@
+//! What the runs need of the parts above them: a trait for each, which the part implements.
+
+mod effects;
+pub mod owner;
+pub mod turn;
+
+pub use effects::{Effects, EffectsPort};
+use std::pin::Pin;
+
+pub use turn::{AfterCommit, Pending, ScriptAt, Turn};
+
+/// The future of a method of a port.
+pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,280 @@
+//! Who holds runs: what a node needs to load, decide, commit and carry out. Parts leave this struct one after the other, see
+//! `docs/internals/decisions/039-crates-of-a-node.md`.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use segno_engine::{Context, Run, limits::Limits};
+use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
+use tokio::sync::Notify;
+
+use crate::batch::Batches;
+use crate::committer::Committer;
+use crate::completion_pages::CompletionPages;
+use crate::damaged::DamagedRuns;
+use crate::error::CallError;
+use crate::list_limits::ListLimits;
+use crate::namespaces::Namespaces;
+use crate::options::NodeOptions;
+use crate::outbox::Outbox;
+use crate::ports::{EffectsPort, Turn, owner::Owner};
+use crate::run_keys::RunKeys;
+use crate::slots::Slots;
+use crate::start_limits::StartLimits;
+use crate::timers::Timers;
+use segno_environment::clock::Clock;
+use segno_environment::health::{self, Health};
+use segno_environment::ids::Ids;
+use segno_environment::metrics::Metrics;
+use segno_environment::skipping::SkippingClock;
+use segno_environment::vitals::Vitals;
+
+/// Moments of different nodes differ in their last bits.
+const NODES_APART: u64 = 1024;
+
+/// The runs that this node serves.
+pub struct Runs {
+    /// Where runs are stored.
+    pub store: Arc<dyn Store>,
+    /// The number of this node among others on the same storage; 0 if there can be none.
+    pub node_number: u64,
+    /// The nodes that serve workflows.
+    pub owner: Arc<dyn Owner>,
+    /// Makes commits durable.
+    pub committer: Committer,
+    /// The source of time.
+    pub clock: Arc<dyn Clock>,
+    /// The cache of runs, with a lock for each workflow id.
+    pub slots: Slots,
+    pub(crate) list_limits: ListLimits,
+    pub(crate) start_limits: StartLimits,
+    /// When runs are due.
+    pub timers: Timers,
+    /// Makes ids.
+    pub ids: Ids,
+    pub(crate) limits: Limits,
+    /// Whether workflows may be paused.
+    pub workflow_pause: bool,
+    /// Whether there are workflow rules.
+    pub workflow_rules: bool,
+    /// Completions of workflow tasks that come in pages; none if they may not.
+    pub completion_pages: Option<CompletionPages>,
+    pub(crate) outbox: Outbox,
+    /// The part that hands tasks to workers.
+    pub effects: EffectsPort,
+    /// Scripts.
+    pub turns: Arc<dyn Turn>,
+    /// Batch operations.
+    pub batches: Batches,
+    pub(crate) damaged: DamagedRuns,
+    /// Runs that go as soon as their last messages have arrived.
+    pub deleting: Mutex<HashSet<RunKey>>,
+    /// Namespaces that are being deleted by this node.
+    pub deleting_namespaces: Mutex<HashSet<NamespaceKey>>,
+    pub(crate) vitals: Arc<Vitals>,
+    /// Why the node is degraded, if it is.
+    pub health: Arc<Health>,
+    /// What the node counts.
+    pub metrics: Arc<Metrics>,
+    /// All namespaces.
+    pub namespaces: Namespaces,
+    /// Told when closed runs may be due earlier than before.
+    pub retention_changed: Notify,
+    pub(crate) run_keys: RunKeys,
+    stopping: AtomicBool,
+    /// Nothing is served any more, not even to other nodes.
+    ended: AtomicBool,
+    /// Told once when the node stops.
+    pub stop: Notify,
+    last_now: AtomicU64,
+}
+
+impl Runs {
+    /// The limits of runs.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The runs of a node that does nothing yet.
+    pub async fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+        owner: Arc<dyn Owner>,
+        turns: Arc<dyn Turn>,
+    ) -> Result<Arc<Self>, CallError> {
+        let metrics = Arc::new(Metrics::default());
+        let vitals = Arc::new(Vitals::default());
+        let health = Arc::new(Health::default());
+        let committer = Committer::start(&store, metrics.clone(), vitals.clone(), health.clone())
+            .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
+        let ids = Ids::new();
+        let namespaces = Namespaces::load(&*store, &ids).await?;
+        Ok(Arc::new(Self {
+            store,
+            node_number: owner.node(),
+            owner,
+            committer,
+            clock,
+            list_limits: ListLimits::default(),
+            start_limits: StartLimits::default(),
+            slots: Slots::new(options.cache_bytes_max),
+            timers: Timers::default(),
+            ids,
+            limits: options.limits,
+            workflow_pause: options.workflow_pause,
+            workflow_rules: options.workflow_rules,
+            completion_pages: options.completion_pages.then(CompletionPages::default),
+            outbox: Outbox::default(),
+            effects: EffectsPort::default(),
+            turns,
+            batches: Batches::default(),
+            damaged: DamagedRuns::default(),
+            deleting: Mutex::default(),
+            deleting_namespaces: Mutex::default(),
+            vitals,
+            health,
+            metrics,
+            namespaces,
+            retention_changed: Notify::new(),
+            run_keys: RunKeys::default(),
+            stopping: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            stop: Notify::new(),
+            last_now: AtomicU64::new(0),
+        }))
+    }
+
+    /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
+    pub fn now(&self) -> i64 {
+        let now = self.clock.now().max(0) as u64;
+        let mut last = self.last_now.load(Ordering::Relaxed);
+        loop {
+            let next = match self.node_number {
+                0 => now.max(last + 1),
+                // The last bits name the node: two of them never have the same moment.
+                number => (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (number & (NODES_APART - 1)),
+            };
+            match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return next as i64,
+                Err(newer) => last = newer,
+            }
+        }
+    }
+
+    /// Nanoseconds since the epoch, as the node's clock has it.
+    pub fn clock_now(&self) -> i64 {
+        self.clock.now()
+    }
+
+    /// Time, ids and limits for a call in a namespace that creates no run.
+    pub fn context(&self, namespace: NamespaceKey) -> Context {
+        let settings = self.namespaces.by_key(namespace).map(|known| known.settings).unwrap_or_default();
+        let limits = Limits {
+            updates_suggest: settings.updates.suggest(),
+            script_events_kept: settings.flows.history_events_kept as i64,
+            ..self.limits
+        };
+        Context { now: self.now(), new_run_key: 0, new_run_seed: self.ids.bits(), limits, script: None }
+    }
+
+    /// Like [`Runs::context`], with a key for a new run if the call may create one.
+    pub async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
+        let new_run_key = if creates { self.take_run_key().await?.0 } else { 0 };
+        Ok(Context { new_run_key, ..self.context(namespace) })
+    }
+
+    async fn take_run_key(&self) -> Result<RunKey, CallError> {
+        let taken = self.run_keys.take(&self.store).await;
+        // Keys are not set aside by the committer, and it is the committer that notes the health of the store.
+        if taken.is_err() && !self.health.is_degraded_by(health::STORAGE) {
+            self.committer.probe();
+        }
+        taken
+    }
+
+    /// Like [`Runs::context_for`], for a call on a run: runs that follow it have the current version of its script.
+    pub async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
+        let namespace = NamespaceKey(run.info.namespace_key);
+        let script = if creates { self.turns.current_version(namespace, &run.info.workflow_type) } else { None };
+        Ok(Context { script, ..self.context_for(namespace, creates).await? })
+    }
+
+    /// The clock, if it jumps while nothing is under way.
+    pub fn skipping_clock(&self) -> Option<&SkippingClock> {
+        self.clock.skipping()
+    }
+
+    /// What keeps the data, in a word.
+    pub fn store_kind(&self) -> &'static str {
+        self.store.kind()
+    }
+
+    /// A fresh UUID.
+    pub fn uuid(&self) -> String {
+        self.ids.uuid()
+    }
+
+    /// Begins to stop: new calls are refused.
+    pub fn shut_down(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.stop.notify_waiters();
+        // The timer loop looks up from its sleep and sees that it is over.
+        self.timers.earlier.notify_one();
+        self.retention_changed.notify_one();
+        self.outbox.look();
+    }
+
+    /// Tells everything that waits for a moment to look at the clock again: it was moved.
+    pub fn clock_moved(&self) {
+        self.timers.earlier.notify_one();
+        self.retention_changed.notify_one();
+        if let Some(effects) = self.effects() {
+            effects.clock_moved();
+        }
+    }
+
+    /// See `Node::end`.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing is served any more.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Whether the node is shutting down.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Whether the store is on another machine.
+    pub fn is_remote(&self) -> bool {
+        !self.store.is_embedded()
+    }
+
+    /// The sizes of the files of the store, if it has any.
+    pub fn file_sizes(&self) -> Option<FileSizes> {
+        self.store.file_sizes()
+    }
+
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs. The parts above say how many tasks
+    /// wait in queues and how many workers there are.
+    pub fn gauges(&self, backlog: usize, workers: usize) -> [(&'static str, &'static str, u64); 6] {
+        let queued_tasks = backlog + self.turns.waiting();
+        [
+            ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
+            ("queued_tasks", "Tasks waiting for a worker.", queued_tasks as u64),
+            ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
+            ("live_workers", "Workers with a lease.", workers as u64),
+            ("waiting_messages", "Messages between runs that have not arrived.", self.outbox.len() as u64),
+            ("damaged_runs", "Runs that cannot be read and were set aside.", self.damaged.len() as u64),
+        ]
+    }
+}

@@ -1,0 +1,28 @@
+//! How the runs of a node start: what is read first, and the loops that work on them.
+
+use std::sync::Arc;
+
+use crate::error::CallError;
+use crate::namespaces::retention;
+use crate::outbox;
+use crate::runs::Runs;
+use crate::wakes;
+
+/// Reads what is in memory as a whole: scripts and batches. The parts above are there by now.
+pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
+    runs.turns.clone().load(runs).await?;
+    runs.load_batches().await?;
+    runs.list_older_runs().await?;
+    Ok(())
+}
+
+/// Starts the loops that work on runs until the node stops.
+pub fn start_loops(runs: &Arc<Runs>) {
+    runs.supervise("the delivery of messages", outbox::run(runs.clone()));
+    runs.supervise("the timer loop", wakes::run(runs.clone()));
+    // A caller that skips a month still wants to look at what ended before.
+    if runs.clock.skipping().is_none() {
+        runs.supervise("the deletion of expired runs", retention::apply(runs.clone()));
+    }
+    runs.resume_deletions();
+}

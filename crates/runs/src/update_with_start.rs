@@ -1,0 +1,98 @@
+//! Updating a workflow that is started first if it does not run, as one operation.
+
+use std::sync::Arc;
+
+use segno_engine::{
+    Run,
+    start::Start,
+    start_conflict::{self, UpdateOrStart},
+    update::{
+        abort::Abort,
+        admit::{self, Admit},
+    },
+};
+use segno_store::NamespaceKey;
+use tokio::time::Instant;
+
+use crate::error::CallError;
+use crate::runs::Runs;
+use crate::slots::WorkflowKey;
+use crate::starts::StartOutcome;
+use crate::updates::{UpdateReply, WaitFor};
+use segno_environment::finish::finish;
+
+/// Tries when the workflow closes under the update's feet.
+const TRIES: usize = 2;
+
+/// Which of the two operations failed.
+#[derive(Clone, Debug)]
+pub enum WithStartError {
+    /// The start; nothing happened.
+    Start(CallError),
+    /// The update; nothing was started.
+    Update(CallError),
+    /// The update, although the start is done.
+    UpdateAfterStart(CallError),
+}
+
+/// Both operations done.
+#[derive(Clone, Debug)]
+pub struct StartedAndUpdated {
+    /// The start's part.
+    pub start: StartOutcome,
+    /// The update's part.
+    pub update: UpdateReply,
+}
+
+impl Runs {
+    /// Updates the workflow, starting it first if need be.
+    pub async fn update_with_start(
+        self: &Arc<Self>,
+        start: Start,
+        update: Admit,
+        wait: WaitFor,
+        until: Instant,
+    ) -> Result<StartedAndUpdated, WithStartError> {
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
+        let id = update.id().to_owned();
+        let mut tries = 1;
+        loop {
+            let (node, call) = (self.clone(), (start.clone(), update.clone()));
+            let outcome = finish(async move { node.start_with_update(call.0, call.1).await }).await?;
+            let run_id = outcome.run.info.run_id.clone();
+            match self.wait_for_update(&key, &run_id, &id, wait, until).await {
+                Ok(update) => return Ok(StartedAndUpdated { start: outcome, update }),
+                // A workflow that was there ended meanwhile: another one can be started.
+                Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started && tries < TRIES => tries += 1,
+                Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started => {
+                    return Err(WithStartError::Update(CallError::Aborted(
+                        "workflow update was aborted by closing workflow".to_owned(),
+                    )));
+                }
+                Err(error) => return Err(WithStartError::UpdateAfterStart(error)),
+            }
+        }
+    }
+
+    async fn start_with_update(self: &Arc<Self>, start: Start, update: Admit) -> Result<StartOutcome, WithStartError> {
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
+        let mut locked = self.lock(&key).await.map_err(WithStartError::Start)?;
+        let there = |run: Arc<Run>, finished| {
+            let status = run.status();
+            StartOutcome { run, started: false, status, first_task: None, attached: false, finished }
+        };
+        let current = locked.state.current.as_ref().map(|current| current.run.clone());
+        let decision = start_conflict::resolve_update(current.as_deref(), &start.options, update.id());
+        match (current, decision) {
+            (Some(run), UpdateOrStart::Answered) => Ok(there(run, true)),
+            (Some(run), UpdateOrStart::Update) => {
+                let context = self.context(locked.slot.key.namespace);
+                let applied =
+                    admit::admit(&run, context, update).map_err(|refused| WithStartError::Update(refused.into()))?;
+                self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;
+                Ok(there(locked.state.current.as_ref().map_or(run, |current| current.run.clone()), false))
+            }
+            _ => self.create_with_update(&mut locked, start, update).await,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Carrying out wake-ups: namespaces take turns, and while several are at work each has a share of what is under way. A namespace with
+//! thousands of runs that wake all the time does not delay the timers of others.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use segno_proto::Nanos;
+use segno_store::{NamespaceKey, RunKey};
+use tokio::sync::futures::Notified;
+
+use crate::runs::Runs;
+use segno_environment::clock::{SLEEP_MAX, sleep_for, until};
+use segno_environment::lanes::{Lanes, UnderWay};
+use segno_environment::lock::lock;
+use segno_environment::metrics::count;
+use segno_environment::skipping::SkippingClock;
+
+/// Wake-ups under way at the same time, in all and of one namespace while others are at work.
+const UNDER_WAY_MAX: usize = 64;
+const SHARE_MAX: usize = 8;
+/// When a wake-up that panicked is repeated.
+const WAKE_AGAIN: i64 = 60 * 1_000_000_000;
+
+/// Runs that are due and wait for their wake-up.
+#[derive(Default)]
+struct DueRuns {
+    waiting: Lanes<Waking>,
+    /// Runs in `waiting`: one that is armed again meanwhile is not added twice.
+    known: HashSet<RunKey>,
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+/// Carries out wake-ups until the node stops.
+pub async fn run(node: Arc<Runs>) {
+    let mut due_runs = DueRuns::default();
+    while !node.is_stopping() {
+        let earlier = node.timers.earlier.notified();
+        let (due, next) = node.timers.due(node.clock.now());
+        let is_any_due = !due.is_empty();
+        for (namespace, run) in due {
+            due_runs.add(&node, namespace, run);
+        }
+        due_runs.begin(&node);
+        if let Some(clock) = node.clock.skipping() {
+            if is_any_due || !skip(&node, clock, next, earlier).await {
+                continue;
+            }
+            node.clock_moved();
+            continue;
+        }
+        match next {
+            Some(at) => {
+                let _ = tokio::time::timeout(sleep_for(until(node.clock.now(), at)), earlier).await;
+            }
+            None => earlier.await,
+        }
+    }
+}
+
+impl DueRuns {
+    fn add(&mut self, node: &Arc<Runs>, namespace: NamespaceKey, run: RunKey) {
+        if !self.known.insert(run) {
+            return;
+        }
+        // From here on the run is in no list until its wake-up has ended.
+        if let Some(clock) = node.clock.skipping() {
+            clock.begin();
+        }
+        self.waiting.push(namespace, Waking { node: node.clone(), run, done: false });
+    }
+
+    /// Begins as many wake-ups as may be under way.
+    fn begin(&mut self, node: &Arc<Runs>) {
+        let most = if node.committer.is_shared() { SHARE_MAX } else { UNDER_WAY_MAX };
+        while let Some((namespace, waking)) = self.take(most) {
+            self.known.remove(&waking.run);
+            let ended = Ended { node: node.clone(), namespace, under_way: self.under_way.clone() };
+            tokio::spawn(async move {
+                count(&waking.node.metrics.wakes);
+                waking.carry_out().await;
+                drop(ended);
+            });
+        }
+    }
+
+    fn take(&mut self, most: usize) -> Option<(NamespaceKey, Waking)> {
+        let mut under_way = lock(&self.under_way);
+        if under_way.total() >= UNDER_WAY_MAX {
+            return None;
+        }
+        let (namespace, waking) = self.waiting.take(|namespace| under_way.of(namespace) < most)?;
+        under_way.begin(namespace);
+        Some((namespace, waking))
+    }
+}
+
+/// Makes room for another wake-up when it is dropped.
+struct Ended {
+    node: Arc<Runs>,
+    namespace: NamespaceKey,
+    under_way: Arc<Mutex<UnderWay>>,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let mut under_way = lock(&self.under_way);
+        let others_wait = under_way.of(self.namespace) >= SHARE_MAX || under_way.total() >= UNDER_WAY_MAX;
+        under_way.end(self.namespace);
+        drop(under_way);
+        if others_wait {
+            self.node.timers.earlier.notify_one();
+        }
+    }
+}
+
+/// Skips the time to the next moment for which anything waits, or waits until that may be done. Returns whether it did.
+async fn skip(node: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: Notified<'_>) -> bool {
+    let changed = clock.changed.notified();
+    let Some(at) = next.into_iter().chain(clock.end_sleeps()).min() else {
+        tokio::select! {
+            () = earlier => {}
+            () = changed => {}
+        }
+        return false;
+    };
+    // A message between runs is followed by a task or a timer of its receiver.
+    if node.outbox.len() == 0 && clock.jump(at) {
+        return true;
+    }
+    let pause = until(clock.now(), at).min(SLEEP_MAX);
+    tokio::select! {
+        () = earlier => {}
+        () = changed => {}
+        () = tokio::time::sleep(pause) => {}
+    }
+    false
+}
+
+/// A wake-up under way. One that panics is repeated: others go on, and it is not forgotten.
+struct Waking {
+    node: Arc<Runs>,
+    run: RunKey,
+    done: bool,
+}
+
+impl Waking {
+    async fn carry_out(mut self) {
+        self.node.wake(self.run).await;
+        self.done = true;
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        if !self.done {
+            self.node.timers.set(self.run, Some(self.node.clock.now() + WAKE_AGAIN));
+        }
+        if let Some(clock) = self.node.clock.skipping() {
+            clock.end();
+        }
+    }
+}

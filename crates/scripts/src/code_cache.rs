@@ -1,0 +1,58 @@
+//! What memory has of compiled code. Bounded by bytes: when it is full, all of it goes.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use segno_engine::script::Version;
+use segno_flow::Code;
+use segno_store::NamespaceKey;
+
+use segno_environment::lock::lock;
+
+/// Bytes of compiled code in memory.
+const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What is counted for a version besides its code.
+const ENTRY_BYTES: usize = 1024;
+
+/// What code is known by: namespace, name and version.
+pub(super) type CodeKey = (NamespaceKey, Arc<str>, Version);
+
+/// What is known of the code of a version.
+#[derive(Clone)]
+pub(super) enum VersionCode {
+    Usable(Arc<Code>),
+    /// The reason.
+    Unusable(Arc<str>),
+}
+
+#[derive(Default)]
+struct CachedCode {
+    by_version: HashMap<CodeKey, VersionCode>,
+    bytes: usize,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct CodeCache(Mutex<CachedCode>);
+
+impl CodeCache {
+    pub fn get(&self, key: &CodeKey) -> Option<VersionCode> {
+        lock(&self.0).by_version.get(key).cloned()
+    }
+
+    pub fn insert(&self, key: CodeKey, code: VersionCode) {
+        let bytes = ENTRY_BYTES
+            + match &code {
+                VersionCode::Usable(code) => code.memory(),
+                VersionCode::Unusable(reason) => reason.len(),
+            };
+        let mut cached = lock(&self.0);
+        if cached.bytes + bytes > CODE_BYTES_MAX {
+            *cached = CachedCode::default();
+        }
+        cached.bytes += bytes;
+        cached.by_version.insert(key, code);
+    }
+}

@@ -1,0 +1,104 @@
+//! Checking and compiling sources. Both take time in proportion to the source, so that they are done on threads of scripts.
+
+use bytes::Bytes;
+use segno_flow::{Code, diagnostic::Diagnostic};
+
+use super::{error::ScriptError, host::Scripts};
+use segno_runs::error::CallError;
+use segno_runs::namespaces::Namespace;
+
+/// A script to deploy.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The text.
+    pub text: Vec<u8>,
+    /// The name of the file, for stacks.
+    pub file_name: String,
+    /// Whether it becomes the current version.
+    pub activate: bool,
+    /// Whether open runs of that type that are no scripts are in order.
+    pub take_over: bool,
+    /// Who deploys.
+    pub identity: String,
+}
+
+/// A source that was checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CheckedScript {
+    /// The name of the workflow; empty if the source has errors.
+    pub name: String,
+    /// The version that the source would have, all digits.
+    pub version: String,
+    /// Errors and warnings.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// A source that was compiled.
+pub(super) struct CompiledScript {
+    pub name: String,
+    /// All digits.
+    pub version: String,
+    /// The source as it is stored.
+    pub text: Bytes,
+    pub has_schedule: bool,
+    /// The code as it is stored.
+    pub code: Bytes,
+    pub warnings: Vec<Diagnostic>,
+    /// Who deploys it and how, without the text.
+    pub source: Source,
+}
+
+impl Scripts {
+    /// Says what is wrong with a source; stores nothing.
+    pub async fn check(
+        &self,
+        namespace: &Namespace,
+        source: Bytes,
+        file_name: String,
+    ) -> Result<CheckedScript, CallError> {
+        let check = move || {
+            let version = segno_flow::version(&source);
+            match compile(&source, &file_name) {
+                Ok((name, _, diagnostics)) => CheckedScript { name, version, diagnostics },
+                Err(diagnostics) => CheckedScript { name: String::new(), version, diagnostics },
+            }
+        };
+        self.host.threads.run(namespace.key, check).await
+    }
+
+    /// Compiles a source that is to be deployed.
+    pub(super) async fn compile_script(
+        &self,
+        namespace: &Namespace,
+        mut source: Source,
+    ) -> Result<CompiledScript, ScriptError> {
+        let compile = move || {
+            let text = std::mem::take(&mut source.text);
+            let (name, code, warnings) = compile(&text, &source.file_name).map_err(ScriptError::Source)?;
+            Ok(CompiledScript {
+                name,
+                version: segno_flow::version(&text),
+                has_schedule: code.schedule().is_some(),
+                code: code.encode().into(),
+                text: segno_flow::normalize(&text).into_owned().into(),
+                warnings,
+                source,
+            })
+        };
+        self.host.threads.run(namespace.key, compile).await?
+    }
+}
+
+/// The name of the workflow, its code and warnings; or errors and warnings.
+pub(super) fn compile(source: &[u8], file_name: &str) -> Result<(String, Code, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let checked = segno_flow::check(source);
+    let mut diagnostics = checked.diagnostics;
+    let Some(program) = checked.program else { return Err(diagnostics) };
+    match segno_flow::compile(&program, file_name) {
+        Ok(code) => Ok((program.name.to_string(), code, diagnostics)),
+        Err(more) => {
+            diagnostics.extend(more);
+            Err(diagnostics)
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The two structs that everything here belongs to.
+
+use std::sync::Arc;
+
+use super::{
+    code_cache::CodeCache, held_back::HeldBackTurns, inline_time::InlineTime, log::LogAllowances, registry::Registry,
+    resumes::Resumes, threads::ScriptThreads,
+};
+use segno_runs::runs::Runs;
+
+/// What executes scripts. It holds no runs: the runs hold it, as their port [`Turn`](segno_runs::ports::Turn).
+#[derive(Default)]
+pub struct ScriptHost {
+    /// Deployed scripts by their names.
+    pub(super) registry: Registry,
+    pub(super) code_cache: CodeCache,
+    pub(super) threads: ScriptThreads,
+    /// Turns that wait for an executor.
+    pub(super) resumes: Resumes,
+    pub(super) held_back: HeldBackTurns,
+    /// What namespaces used of the threads that serve calls.
+    pub(super) inline_time: InlineTime,
+    /// What runs may still write to the log.
+    pub(super) log: LogAllowances,
+}
+
+/// The scripts of a node: the host with the runs that it executes. A clone is the same.
+#[derive(Clone)]
+pub struct Scripts {
+    pub(super) host: Arc<ScriptHost>,
+    pub(super) runs: Arc<Runs>,
+}
+
+impl Scripts {
+    /// The scripts of these runs, whose port is that host.
+    pub fn new(host: Arc<ScriptHost>, runs: &Arc<Runs>) -> Self {
+        Self { host, runs: runs.clone() }
+    }
+}

@@ -1,0 +1,296 @@
+//! Threads on which scripts are executed: turns, queries, checks, compilation. No thread that serves calls does any of it.
+//!
+//! They have a low priority (`nice` 10), so that calls come first when the threads are busy. Who of those that wait gets one is
+//! decided in [`super::permits`]. A job that takes long gives way now and then ([`TimeSlice::give_way`]): the machine can be stopped
+//! in the middle of a turn only by stopping its thread, so that a paused job keeps its thread and gives back its permit.
+//!
+//! A job whose caller has left before it began is dropped.
+
+use std::{
+    collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use segno_store::NamespaceKey;
+use tokio::sync::oneshot;
+
+use super::permits::{Grant, Permits};
+use segno_environment::lock::lock;
+use segno_environment::vitals::panic_text;
+use segno_runs::error::CallError;
+
+/// Queries and checks of one namespace that may wait. Those beyond are refused.
+const WAITING_MAX: usize = 256;
+/// A thread without work ends after this long.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// What the priority of these threads is lowered by.
+const NICE: i32 = 10;
+
+type Job = Box<dyn FnOnce(&mut TimeSlice) + Send>;
+
+/// Opened when a paused job may go on.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *lock(&self.is_open) = true;
+        self.opened.notify_one();
+    }
+
+    fn wait(&self) {
+        let opened = self.opened.wait_while(lock(&self.is_open), |is_open| !*is_open);
+        drop(opened.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+struct Pool {
+    work: Mutex<Work>,
+    /// A job was granted, or the pool is over.
+    granted: Condvar,
+}
+
+struct Work {
+    permits: Permits<Job, Arc<Gate>>,
+    /// Jobs that have a permit and wait for a thread to take them.
+    granted: VecDeque<(NamespaceKey, Job)>,
+    /// Threads without a job.
+    idle: usize,
+    is_over: bool,
+}
+
+/// See the module.
+pub(super) struct ScriptThreads(Arc<Pool>);
+
+impl Default for ScriptThreads {
+    fn default() -> Self {
+        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+impl ScriptThreads {
+    /// At most this many jobs are executed at the same time, but at least two: one of a namespace, one of another.
+    pub fn new(most: usize) -> Self {
+        let permits = Permits::new(most.max(2));
+        let work = Work { permits, granted: VecDeque::new(), idle: 0, is_over: false };
+        Self(Arc::new(Pool { work: Mutex::new(work), granted: Condvar::new() }))
+    }
+
+    /// Does what a call of a namespace asks for. Refused if too much of that namespace waits.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        namespace: NamespaceKey,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        if lock(&self.0.work).permits.waiting_of(namespace) >= WAITING_MAX {
+            return Err(CallError::TooManyScriptCalls);
+        }
+        self.run_in_slices(namespace, move |_| work()).await
+    }
+
+    /// Does work that gives way by itself. The node bounds how much of it there is.
+    pub async fn run_in_slices<T: Send + 'static>(
+        &self,
+        namespace: NamespaceKey,
+        work: impl FnOnce(&mut TimeSlice) -> T + Send + 'static,
+    ) -> Result<T, CallError> {
+        let (answer, answered) = oneshot::channel();
+        let job = move |slice: &mut TimeSlice| {
+            if !answer.is_closed() {
+                let _ = answer.send(catch_unwind(AssertUnwindSafe(|| work(slice))));
+            }
+        };
+        {
+            let mut work = lock(&self.0.work);
+            work.permits.push(namespace, Box::new(job));
+            self.0.dispatch(&mut work);
+        }
+        match answered.await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(panic)) => Err(CallError::Unavailable(format!("the machine panicked: {}", panic_text(&*panic)))),
+            Err(_) => Err(CallError::ShuttingDown),
+        }
+    }
+}
+
+impl Drop for ScriptThreads {
+    fn drop(&mut self) {
+        lock(&self.0.work).is_over = true;
+        self.0.granted.notify_all();
+    }
+}
+
+impl Pool {
+    /// Hands out all permits that are free.
+    fn dispatch(self: &Arc<Self>, work: &mut Work) {
+        while let Some((namespace, granted)) = work.permits.next() {
+            match granted {
+                Grant::Paused(gate) => gate.open(),
+                Grant::Job(job) => {
+                    work.granted.push_back((namespace, job));
+                    if work.idle >= work.granted.len() {
+                        self.granted.notify_one();
+                    } else {
+                        self.add_thread(work);
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_thread(self: &Arc<Self>, work: &mut Work) {
+        let pool = self.clone();
+        let thread = std::thread::Builder::new().name("segno-scripts".to_owned());
+        if let Err(error) = thread.spawn(move || pool.serve()) {
+            tracing::error!(%error, "no thread for a script");
+            // Its caller is told; the others go on.
+            if let Some((namespace, job)) = work.granted.pop_back() {
+                drop(job);
+                work.permits.end(namespace, Duration::ZERO);
+            }
+        }
+    }
+
+    /// Executes jobs until there are none for a while.
+    fn serve(self: &Arc<Self>) {
+        if let Err(error) = rustix::process::nice(NICE) {
+            tracing::debug!(%error, "scripts run at the priority of calls");
+        }
+        while let Some((namespace, job)) = self.next_job() {
+            let mut slice = TimeSlice { pool: self.clone(), namespace, began: Instant::now() };
+            job(&mut slice);
+            let used = slice.began.elapsed();
+            let mut work = lock(&self.work);
+            work.permits.end(namespace, used);
+            self.dispatch(&mut work);
+        }
+    }
+
+    fn next_job(&self) -> Option<(NamespaceKey, Job)> {
+        let mut work = lock(&self.work);
+        work.idle += 1;
+        let none = |work: &mut Work| work.granted.is_empty() && !work.is_over;
+        let waited = self.granted.wait_timeout_while(work, IDLE_MAX, none);
+        work = waited.unwrap_or_else(PoisonError::into_inner).0;
+        work.idle -= 1;
+        work.granted.pop_front()
+    }
+}
+
+/// The time that a job has on its thread.
+pub(super) struct TimeSlice {
+    pool: Arc<Pool>,
+    namespace: NamespaceKey,
+    /// When the job got its permit, or time was last charged.
+    began: Instant,
+}
+
+impl TimeSlice {
+    /// Lets others go first, if any wait.
+    pub fn give_way(&mut self) {
+        let used = self.began.elapsed();
+        let mut work = lock(&self.pool.work);
+        if work.permits.is_any_waiting() {
+            let gate = Arc::new(Gate::default());
+            work.permits.pause(self.namespace, used, gate.clone());
+            self.pool.dispatch(&mut work);
+            drop(work);
+            gate.wait();
+        } else {
+            work.permits.charge(self.namespace, used);
+        }
+        self.began = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const A: NamespaceKey = NamespaceKey(1);
+    const B: NamespaceKey = NamespaceKey(2);
+
+    /// While jobs of one namespace never end, another one's are done.
+    #[tokio::test]
+    async fn jobs_of_one_namespace_leave_room_for_those_of_another() {
+        let threads = Arc::new(ScriptThreads::new(2));
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let endless: Vec<_> = (0..30)
+            .map(|_| {
+                let (threads, held) = (threads.clone(), held.clone());
+                tokio::spawn(async move { threads.run(A, move || lock(&held).recv().is_ok()).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        for number in 0..10 {
+            assert_eq!(threads.run(B, move || number).await, Ok(number));
+        }
+        drop(release);
+        for job in endless {
+            assert_eq!(job.await.expect("no panic"), Ok(false));
+        }
+    }
+
+    #[tokio::test]
+    async fn long_jobs_alternate() {
+        let threads = Arc::new(ScriptThreads::new(2));
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let work = |number: usize| {
+            let (threads, order) = (threads.clone(), order.clone());
+            tokio::spawn(async move {
+                let job = move |slice: &mut TimeSlice| {
+                    for _ in 0..50 {
+                        lock(&order).push(number);
+                        slice.give_way();
+                    }
+                };
+                threads.run_in_slices(A, job).await
+            })
+        };
+        let (first, second) = (work(1), work(2));
+        assert_eq!((first.await.expect("no panic"), second.await.expect("no panic")), (Ok(()), Ok(())));
+        assert_eq!(lock(&order).len(), 100);
+    }
+
+    #[tokio::test]
+    async fn too_much_of_a_namespace_is_refused_and_those_whose_caller_left_are_not_done() {
+        let threads = ScriptThreads::new(2);
+        let (release, held) = mpsc::channel::<()>();
+        let mut first = Box::pin(threads.run(A, move || held.recv().is_ok()));
+        assert!(tokio::time::timeout(Duration::ZERO, &mut first).await.is_err(), "it waits");
+        let done = Arc::new(Mutex::new(0));
+        let mut waiting = Vec::new();
+        for _ in 0..WAITING_MAX {
+            let done = done.clone();
+            let mut job = Box::pin(threads.run(A, move || *lock(&done) += 1));
+            assert!(tokio::time::timeout(Duration::ZERO, &mut job).await.is_err(), "it waits");
+            waiting.push(job);
+        }
+        assert_eq!(threads.run(A, || ()).await, Err(CallError::TooManyScriptCalls));
+        assert_eq!(threads.run(B, || 7).await, Ok(7));
+        drop(waiting);
+        release.send(()).expect("it is held");
+        assert_eq!(first.await, Ok(true));
+        // There is room as soon as those that were dropped had their turn.
+        while threads.run(A, || 8).await != Ok(8) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*lock(&done), 0);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_told_and_the_thread_goes_on() {
+        let threads = ScriptThreads::new(2);
+        let panicked = threads.run(A, || panic!("on purpose")).await;
+        assert!(matches!(panicked, Err(CallError::Unavailable(text)) if text.contains("on purpose")));
+        assert_eq!(threads.run(A, || 3).await, Ok(3));
+    }
+}
