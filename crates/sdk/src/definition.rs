@@ -4,15 +4,19 @@
 //! these traits; [`define_task!`](crate::define_task) and [`define_workflow!`](crate::define_workflow) name things that are
 //! written elsewhere, in any language.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    failure::Result, options::ScheduleTaskOptions, task::TaskContext, worker::VersioningBehavior, workflow::Context,
+    failure::Result, options::ScheduleTaskOptions, task::TaskContext, worker::versioning::VersioningBehavior,
+    workflow::Context,
 };
 
 pub use crate::workflow::handlers::Handlers;
+pub use messages::{Query, Signal, Update};
+
+pub(crate) mod messages;
 
 /// What can travel: through JSON, between threads, for as long as it likes.
 pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
@@ -90,61 +94,6 @@ pub trait Workflow: WorkflowDefinition {
     /// The workflow itself.
     fn run(ctx: Context<Self::State>, input: Self::Input) -> impl Future<Output = Result<Self::Output>> + Send;
 }
-
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident<$($type:ident),+>) => {
-        $(#[$meta])*
-        pub struct $name<$($type),+> {
-            name: &'static str,
-            arguments: usize,
-            marker: PhantomData<fn($($type),+)>,
-        }
-        impl<$($type),+> $name<$($type),+> {
-            /// The one with this name.
-            pub const fn named(name: &'static str) -> Self {
-                Self { name, arguments: 1, marker: PhantomData }
-            }
-            /// The one with this name, whose input is a tuple that travels as one payload per element.
-            #[doc(hidden)]
-            pub const fn with_arguments(name: &'static str, arguments: usize) -> Self {
-                Self { name, arguments, marker: PhantomData }
-            }
-            /// Its name on the wire.
-            pub const fn name(&self) -> &'static str {
-                self.name
-            }
-            /// How many payloads its input becomes.
-            #[doc(hidden)]
-            pub const fn arguments(&self) -> usize {
-                self.arguments
-            }
-        }
-        impl<$($type),+> Clone for $name<$($type),+> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<$($type),+> Copy for $name<$($type),+> {}
-        impl<$($type),+> fmt::Debug for $name<$($type),+> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({:?})", stringify!($name), self.name)
-            }
-        }
-    };
-}
-
-named!(
-    /// A signal with its type: `const PAID: Signal<Payment> = Signal::named("paid");`, shared by workflow and client.
-    Signal<T>
-);
-named!(
-    /// A query with the types of its input and its answer.
-    Query<I, O>
-);
-named!(
-    /// An update with the types of its input and its outcome.
-    Update<I, O>
-);
 
 /// Names a task that is written elsewhere: `define_task!(pub Charge = "charge": Order => Receipt);`
 ///

@@ -13,6 +13,7 @@ use super::{
     counted::Counted,
     interceptor::{ClientInterceptor, Interceptors},
     proxy::HttpProxy,
+    tls_options::TlsOptions,
     transport::{Target, Transport},
 };
 use crate::{
@@ -37,19 +38,6 @@ const OF_HTTP: [&str; 9] = [
 ];
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:7233";
-
-/// Certificates for a connection with TLS. Everything in PEM.
-#[derive(Clone, Debug, Default)]
-pub struct TlsOptions {
-    /// The authorities that the server's certificate is checked with; none: those of the system.
-    pub server_root_ca: Option<Vec<u8>>,
-    /// The server's name, if it is not that of the address.
-    pub domain: Option<String>,
-    /// The client's own certificate.
-    pub client_certificate: Option<Vec<u8>>,
-    /// The key to it.
-    pub client_key: Option<Vec<u8>>,
-}
 
 /// A client that is being made: [`Client::builder`].
 #[derive(Clone)]

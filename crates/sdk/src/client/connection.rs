@@ -18,11 +18,9 @@ use uuid::Uuid;
 
 use super::{
     counted::Counted,
-    unary::{Encoded, Method},
+    unary::{Encoded, MESSAGE_BYTES_MAX, Method},
 };
 
-/// The largest message in either direction.
-pub(super) const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// One attempt of a call that does not wait for anything.
 const ATTEMPT: Duration = Duration::from_secs(20);
 /// One attempt of a call that waits for news; the server answers before, with none.

@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 use super::{
     answer::{self, TaskAnswer},
+    deltas,
     shared::{Phase, Shared},
     slots::Slot,
 };
@@ -37,8 +38,15 @@ use crate::{
 /// arrived although its answer did not.
 const TIME_OUT_MARGIN: Duration = Duration::from_secs(1);
 
+impl Shared {
+    /// Executes a task that was handed to this worker, and answers it.
+    pub(crate) fn start_task(self: &Arc<Self>, task: PollActivityTaskQueueResponse, slot: Slot) {
+        start(self.clone(), task, slot);
+    }
+}
+
 /// Executes a task and answers it. Returns at once.
-pub(super) fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
+fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
     let cancellation = Arc::new(Cancellation::default());
     let held = Held::new(shared.clone(), task.task_token.clone(), cancellation.clone());
     tokio::spawn(async move {
@@ -64,7 +72,7 @@ struct Held {
 impl Held {
     fn new(shared: Arc<Shared>, token: Bytes, cancellation: Arc<Cancellation>) -> Self {
         shared.running.begin(token.clone(), cancellation);
-        super::lease::lock(&shared.deltas).begin(token.clone());
+        deltas::lock(&shared.deltas).begin(token.clone());
         Self { shared, token, kept: false }
     }
 }
@@ -72,7 +80,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.kept {
-            super::lease::lock(&self.shared.deltas).finish(self.token.clone());
+            deltas::lock(&self.shared.deltas).finish(self.token.clone());
         }
         self.shared.running.end(&self.token);
     }

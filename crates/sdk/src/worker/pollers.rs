@@ -18,6 +18,9 @@ use tonic::{Code, Status};
 use super::options::Pollers;
 use crate::client::Waits;
 
+/// Longer than servers let a poll wait.
+pub(super) const POLL: Duration = Duration::from_secs(70);
+
 /// What a poll brought.
 pub(crate) struct Polled<T> {
     /// A task, or nothing within the time that the server lets a poll wait.

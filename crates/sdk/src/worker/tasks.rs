@@ -9,11 +9,12 @@ use segno_proto::workflowservice::{PollActivityTaskQueueRequest, PollActivityTas
 use tokio::{sync::watch, time::Instant};
 use tonic::Status;
 
-use super::{meter::PolledKind, pollers::Polled, shared::Shared};
+use super::{
+    meter::PolledKind,
+    pollers::{POLL, Polled},
+    shared::Shared,
+};
 use crate::client::unary;
-
-/// Longer than servers let a poll wait.
-pub(super) const POLL: Duration = Duration::from_secs(70);
 
 /// Polls for tasks and executes them, until `stop`. Tasks that run then go on.
 pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {

@@ -14,7 +14,7 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use super::options::VersioningBehavior;
+use super::versioning::VersioningBehavior;
 use crate::{
     converter,
     failure::Failure,

@@ -28,17 +28,16 @@ use segno_proto::{
 use tonic::{Code, Status};
 
 use super::{
-    Shared,
     cache::Cache,
     codec, local,
     meter::PolledKind,
-    options::VersioningBehavior,
     pages,
-    pollers::{PollStop, Polled, Scaling},
+    pollers::{POLL, PollStop, Polled, Scaling},
+    shared::Shared,
     slots::{Slot, Slots},
-    tasks::POLL,
     threads::WorkflowThreads,
     turns::{self, Ended, Slow, Turned, answer, refused},
+    versioning::VersioningBehavior,
 };
 use crate::{
     client::{EagerOffer, Place, unary},

@@ -12,10 +12,11 @@ use std::{
 use segno_proto::common::{Header, Payload};
 
 use super::{
-    core::{BoxFuture, Check, Closing, OpId, OpKind, Poison, Shared, Spawned},
+    core::{Closing, Poison, Shared, Spawned},
     handlers::{ANY, Bound, HandlerKind},
     info::UpdateInfo,
     interceptor::InboundKind,
+    operation::{BoxFuture, Check, OpId, OpKind},
     queue::{self, RootId},
     registry::Made,
     violation::ViolationKind,

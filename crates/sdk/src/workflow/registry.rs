@@ -6,10 +6,11 @@ use segno_proto::common::Payload;
 
 use super::{
     Context,
-    core::{BoxFuture, Shared},
+    core::Shared,
     handlers::{Bound, BoundHandlers, Handlers},
     interceptor::{Rules, WorkflowInterceptor},
-    scope::ROOT,
+    operation::BoxFuture,
+    scope_tree::ROOT,
     state::StateCell,
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     definition::Workflow,
     failure::Result,
     task::DYNAMIC,
-    worker::VersioningBehavior,
+    worker::versioning::VersioningBehavior,
 };
 
 /// A new instance: its run, not polled yet, and its handlers.
