@@ -6,50 +6,14 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, de::DeserializeOwned};
-
-use crate::{
-    failure::Result, options::ScheduleTaskOptions, task::TaskContext, worker::versioning::VersioningBehavior,
-    workflow::Context,
-};
+use crate::{failure::Result, worker::versioning::VersioningBehavior, workflow::Context};
 
 pub use crate::workflow::handlers::Handlers;
 pub use messages::{Query, Signal, Update};
+pub use signature::{Data, Task, TaskDefinition, WorkflowDefinition};
 
 pub(crate) mod messages;
-
-/// What can travel: through JSON, between threads, for as long as it likes.
-pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
-impl<T: Serialize + DeserializeOwned + Send + 'static> Data for T {}
-
-/// A task as a workflow sees it: a name, an input, an output. Temporal calls tasks activities.
-pub trait TaskDefinition: Send + Sync + 'static {
-    /// What it is given.
-    type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What it returns.
-    type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// Its name on the wire.
-    const KIND: &'static str;
-    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
-    #[doc(hidden)]
-    const ARGUMENTS: usize = 1;
-    /// Options of every call that does not bring its own.
-    fn options() -> ScheduleTaskOptions {
-        ScheduleTaskOptions::default()
-    }
-}
-
-/// A task that a worker can execute.
-pub trait Task: TaskDefinition {
-    /// What its executions share; `()` for a plain function.
-    type State: Send + Sync + 'static;
-    /// One attempt.
-    fn execute(
-        state: Arc<Self::State>,
-        ctx: TaskContext,
-        input: Self::Input,
-    ) -> impl Future<Output = Result<Self::Output>> + Send;
-}
+pub(crate) mod signature;
 
 /// Tasks that share a state: what [`tasks`](macro@crate::tasks) implements for the type it stands on.
 pub trait TaskSet: Send + Sync + Sized + 'static {
@@ -62,19 +26,6 @@ impl<S: TaskSet> TaskSet for Arc<S> {
     fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry) {
         S::register(Arc::clone(&*self), registry);
     }
-}
-
-/// A workflow as its callers see it: a name, an input, an output.
-pub trait WorkflowDefinition: Send + Sync + 'static {
-    /// What it is given.
-    type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What it returns.
-    type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// Its name on the wire.
-    const KIND: &'static str;
-    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
-    #[doc(hidden)]
-    const ARGUMENTS: usize = 1;
 }
 
 /// A workflow that a worker can execute.

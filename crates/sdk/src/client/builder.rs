@@ -10,8 +10,8 @@ use http::{
 use super::{
     Client, ClientError, Inner,
     connection::Connection,
-    counted::Counted,
     interceptor::{ClientInterceptor, Interceptors},
+    metered::MeteredChannel,
     proxy::HttpProxy,
     tls_options::TlsOptions,
     transport::{Target, Transport},
@@ -307,7 +307,7 @@ impl ClientBuilder {
         }
         let counting = self.metrics.map(|metrics| (metrics, self.namespace.clone()));
         let inner = Inner {
-            connection: Connection { channel: Counted::new(transport, counting) },
+            connection: Connection { channel: MeteredChannel::new(transport, counting) },
             namespace: self.namespace.into(),
             identity: self.identity,
             codecs: self.codecs,

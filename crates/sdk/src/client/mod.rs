@@ -7,7 +7,6 @@ mod batch;
 mod builder;
 mod completion;
 mod connection;
-mod counted;
 mod describe;
 mod dial;
 mod eager;
@@ -16,6 +15,7 @@ mod handle;
 mod interceptor;
 mod keep_alive;
 mod list;
+mod metered;
 mod pages;
 #[cfg(feature = "envconfig")]
 mod profile;

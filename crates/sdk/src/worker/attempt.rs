@@ -31,7 +31,7 @@ use crate::{
     failure::Failure,
     options::RetryPolicy,
     task::{Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskInfo, cancelled, interval},
-    telemetry::spans::{self, Spanned},
+    telemetry::spans::{self, SpanFields},
 };
 
 /// The server's time-out has run out for sure if ours, which began later, is over for this long: a heartbeat may have
@@ -286,7 +286,7 @@ async fn heartbeat(shared: &Shared, task_token: Bytes, details: Vec<Payload>) ->
 /// An attempt in a span of its own, in the trace of the client that started the workflow.
 pub(super) fn traced<F: Future>(ctx: &TaskContext, begin: impl FnOnce() -> F) -> impl Future<Output = F::Output> {
     let info = ctx.info();
-    let task = Spanned { kind: &info.kind, workflow_id: &info.workflow_id, run_id: &info.run_id };
+    let task = SpanFields { kind: &info.kind, workflow_id: &info.workflow_id, run_id: &info.run_id };
     let span = spans::task_span(&info.headers, &task, &info.id, info.attempt);
     spans::in_trace(&info.headers, async move { begin().await }.instrument(span))
 }

@@ -15,7 +15,8 @@ use uuid::Uuid;
 use super::{
     ContinueAsNew,
     commands::{Ask, CHANGE_VERSION, Expected, PATCH_MARKER, marker},
-    core::{Core, Shared, Spawned},
+    core::{Core, Shared, SpawnedFuture},
+    delivery::spawn_signal_handler,
     futures::{
         CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
@@ -133,7 +134,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             shared.core().resolve(id, Ok(Vec::new()));
         });
         let update = core.current_update.clone();
-        core.spawned.push(Spawned { id: root, future, update });
+        core.spawned.push(SpawnedFuture { id: root, future, update });
         drop(core);
         JoinHandle { operation: Operation::new(self.shared.clone(), id), root, value }
     }
@@ -199,7 +200,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             let Some((name, payloads)) = waiting else { break };
             match handler(&name, payloads) {
                 Ok(None) => {}
-                Ok(Some(future)) => super::instance::spawn_signal_handler(&self.shared, future, false),
+                Ok(Some(future)) => spawn_signal_handler(&self.shared, future, false),
                 Err(error) => self.shared.core().fail_task(Failure::application("Conversion", error.to_string())),
             }
         }

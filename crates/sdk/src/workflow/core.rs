@@ -27,7 +27,7 @@ use super::{
 use crate::failure::{Error, Failure};
 
 /// A command of this turn.
-pub(crate) struct Pending {
+pub(crate) struct PendingCommand {
     pub command: Command,
     pub expected: Expected,
     /// Withdrawn before it was sent.
@@ -48,7 +48,7 @@ impl Counter {
 }
 
 /// The command of an operation that waits for the start of a child.
-struct Deferred {
+struct DeferredCommand {
     child: OpId,
     op: OpId,
     ask: Ask,
@@ -61,7 +61,7 @@ pub(crate) enum Closing {
 }
 
 /// A future that becomes a root of its own.
-pub(crate) struct Spawned {
+pub(crate) struct SpawnedFuture {
     pub id: RootId,
     pub future: BoxFuture<()>,
     /// The update that it handles.
@@ -121,7 +121,7 @@ pub(crate) struct Before {
 pub(crate) struct TakenBack {
     /// Whether anything was asked for that only a workflow may ask for.
     pub asked: bool,
-    _dropped: (Vec<Op>, Vec<Spawned>),
+    _dropped: (Vec<Op>, Vec<SpawnedFuture>),
 }
 
 pub(crate) struct Core {
@@ -148,7 +148,7 @@ pub(crate) struct Core {
     pub by_event: Sorted<i64, OpId>,
     counters: [u64; Counter::ALL],
 
-    pub commands: Vec<Pending>,
+    pub commands: Vec<PendingCommand>,
     pub messages: Vec<protocol::Message>,
     /// Commands of operations that were dropped in the poll that goes on, by age.
     dropped: BTreeMap<OpId, (Ask, Expected)>,
@@ -166,9 +166,9 @@ pub(crate) struct Core {
     pub details: String,
     pub open_children: Sorted<String, ()>,
     /// Signals to children that are not started yet, by the child: a server would not find it.
-    deferred: Vec<Deferred>,
+    deferred: Vec<DeferredCommand>,
 
-    pub spawned: Vec<Spawned>,
+    pub spawned: Vec<SpawnedFuture>,
     pub aborted: Vec<RootId>,
     pub unfinished: Unfinished,
     /// The update whose handler or validator is called now.
@@ -310,7 +310,7 @@ impl Core {
     /// Adds a command to this turn.
     pub fn push(&mut self, ask: Ask, expected: Expected) -> usize {
         self.progress = true;
-        self.commands.push(Pending { command: ask.into_command(), expected, withdrawn: false });
+        self.commands.push(PendingCommand { command: ask.into_command(), expected, withdrawn: false });
         self.commands.len() - 1
     }
 
@@ -330,7 +330,7 @@ impl Core {
             })
         });
         match waits {
-            Some(child) => self.deferred.push(Deferred { child, op, ask, expected }),
+            Some(child) => self.deferred.push(DeferredCommand { child, op, ask, expected }),
             None => self.push_for(op, ask, expected),
         }
     }
@@ -339,7 +339,7 @@ impl Core {
     pub fn child_started(&mut self, child: OpId, failure: Option<&Failure>) {
         let (ready, rest) = std::mem::take(&mut self.deferred).into_iter().partition(|there| there.child == child);
         self.deferred = rest;
-        for Deferred { op, ask, expected, .. } in ready {
+        for DeferredCommand { op, ask, expected, .. } in ready {
             // Its future was dropped.
             if self.ops.get(&op).is_none_or(|op| op.outcome.is_some()) {
                 continue;

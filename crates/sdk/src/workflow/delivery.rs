@@ -1,14 +1,15 @@
 //! Delivery of signals: to the operations that wait for them, in order, or kept until the code receives them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use segno_proto::common::Payload;
 
 use super::{
-    core::Core,
-    operation::{OpId, OpKind},
+    core::{Closing, Core, Shared, SpawnedFuture},
+    operation::{BoxFuture, OpId, OpKind},
     sorted::Sorted,
 };
+use crate::failure::Result;
 
 impl Core {
     /// A signal, received now or later.
@@ -67,4 +68,25 @@ impl Core {
             self.hand_over(name, at, payloads);
         }
     }
+}
+
+/// Lets the handler of a signal go on by itself. `abandoned`: the end of the workflow may cut it off.
+pub(crate) fn spawn_signal_handler(shared: &Arc<Shared>, future: BoxFuture<Result<()>>, abandoned: bool) {
+    let mut core = shared.core();
+    let id = core.next_root();
+    core.unfinished.begin(abandoned);
+    let inner = shared.clone();
+    let future = Box::pin(async move {
+        let result = future.await;
+        let mut core = inner.core();
+        core.unfinished.end(abandoned);
+        if let Err(error) = result
+            && core.closing.is_none()
+        {
+            core.closing = Some(Closing::Returned(Err(error)));
+        }
+    });
+    core.spawned.push(SpawnedFuture { id, future, update: None });
+    drop(core);
+    shared.queue.push(id);
 }
