@@ -31,6 +31,9 @@ from wire import (
     poll_request, request_headers, settings, start_request,
 )
 
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+LIST_SERVICES = b"\x3a\x01*"  # a ServerReflectionRequest
+
 RESOURCE_EXHAUSTED = 8
 
 
@@ -122,10 +125,10 @@ def test_requests_that_do_not_end(fresh: SegnoServer, name: str):  # noqa: F811
 
 
 def test_header_lists_made_of_references(fresh: SegnoServer):  # noqa: F811
-    """3,000 open calls with 60 KB of headers each, of which 15 bytes are on the wire."""
+    """3,000 open calls of the general path with 60 KB of headers each, of which 15 bytes are on the wire."""
     with bounded(fresh, 150), Wire(fresh.address, timeout=30) as wire:
         entry = b"\x40" + integer(3, 7) + b"x-y" + integer(3900, 7) + b"a" * 3900
-        block = literals(request_headers("GetSystemInfo"))
+        block = literals(request_headers(REFLECTION))
         wire.send(HEADERS, END_HEADERS, wire.number(), block + entry)
         streams = [wire.number() for _ in range(3000)]
         wire.raw(b"".join(frame(HEADERS, END_HEADERS, s, block + b"\xbe" * 15) for s in streams))
@@ -133,8 +136,21 @@ def test_header_lists_made_of_references(fresh: SegnoServer):  # noqa: F811
         gone = refused(wire, streams)
         assert 1500 < len(gone) < 2500, len(gone)
         kept = next(stream for stream in streams if stream not in gone)
-        wire.send(DATA, END_STREAM, kept, enveloped(INFO))
-        info(wire.answer(kept))
+        wire.send(DATA, END_STREAM, kept, enveloped(LIST_SERVICES))
+        assert wire.answer(kept).status == 0
+
+
+def test_headers_of_direct_calls_are_not_kept(fresh: SegnoServer):  # noqa: F811
+    """The same with calls that are answered directly: of their headers only those are kept that are needed, so all stay open."""
+    with bounded(fresh, 150), Wire(fresh.address, timeout=30) as wire:
+        entry = b"\x40" + integer(3, 7) + b"x-y" + integer(3900, 7) + b"a" * 3900
+        block = literals(request_headers("GetSystemInfo"))
+        wire.send(HEADERS, END_HEADERS, wire.number(), block + entry)
+        streams = [wire.number() for _ in range(3000)]
+        wire.raw(b"".join(frame(HEADERS, END_HEADERS, s, block + b"\xbe" * 15) for s in streams))
+        wire.send(DATA, END_STREAM, streams[-1], enveloped(INFO))
+        info(wire.answer(streams[-1]))
+        assert not refused(wire, streams)
 
 
 def test_compressed_messages_count_as_what_they_become(fresh: SegnoServer, name: str):  # noqa: F811

@@ -15,7 +15,54 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store", &["segno-proto", "segno-engine"]),
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
     ("segno-store-postgres", &["segno-store"]),
-    ("segno-node", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
+    // The parts of a node: docs/internals/decisions/039-crates-of-a-node.md.
+    ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
+    ("segno-matching", &["segno-engine", "segno-environment", "segno-proto", "segno-store"]),
+    ("segno-runs", &["segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"]),
+    (
+        "segno-workers",
+        &["segno-engine", "segno-environment", "segno-matching", "segno-proto", "segno-runs", "segno-store"],
+    ),
+    (
+        "segno-dispatch",
+        &[
+            "segno-engine",
+            "segno-environment",
+            "segno-matching",
+            "segno-proto",
+            "segno-runs",
+            "segno-store",
+            "segno-workers",
+        ],
+    ),
+    ("segno-scripts", &["segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-runs", "segno-store"]),
+    (
+        "segno-cluster",
+        &[
+            "segno-dispatch",
+            "segno-engine",
+            "segno-environment",
+            "segno-matching",
+            "segno-runs",
+            "segno-store",
+            "segno-workers",
+        ],
+    ),
+    (
+        "segno-node",
+        &[
+            "segno-cluster",
+            "segno-dispatch",
+            "segno-engine",
+            "segno-environment",
+            "segno-matching",
+            "segno-proto",
+            "segno-runs",
+            "segno-scripts",
+            "segno-store",
+            "segno-workers",
+        ],
+    ),
     ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-node"]),
     ("segno-security", &["segno-proto", "segno-node", "segno-calls"]),
     // Calls reach the server through a port, so that these two compile beside it.
@@ -82,6 +129,13 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),
     ("segno-store-postgres", &["tonic", "hyper"], "storage knows no requests"),
+    ("segno-environment", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-matching", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-runs", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-workers", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-dispatch", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-scripts", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-cluster", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-node", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("xtask", &["clap", "prost", "serde_json", "tokio", "tonic"], "it must compile in seconds: see tools/harness"),
 ];
@@ -171,9 +225,9 @@ mod tests {
     fn a_wrong_direction_is_found_in_every_form() {
         for dependency in [
             "[dependencies]\nsegno-node.workspace = true",
-            "[dev-dependencies]\nsegno-node = { path = \"../runtime\" }",
-            "[build-dependencies]\nalias = { package = \"segno-node\", path = \"../runtime\" }",
-            "[dependencies.segno-node]\npath = \"../runtime\"",
+            "[dev-dependencies]\nsegno-node = { path = \"../node\" }",
+            "[build-dependencies]\nalias = { package = \"segno-node\", path = \"../node\" }",
+            "[dependencies.segno-node]\npath = \"../node\"",
             "[target.'cfg(unix)'.dependencies]\nsegno-node = \"1\"",
         ] {
             let found =

@@ -27,7 +27,17 @@ const ENGINE_BANNED: &[(&str, &str)] = &[
 ];
 
 /// Where no request of the protocol is known.
-const REQUEST_FREE: &[&str] = &["crates/engine/src/", "crates/runtime/src/"];
+const REQUEST_FREE: &[&str] = &[
+    "crates/engine/src/",
+    "crates/environment/src/",
+    "crates/matching/src/",
+    "crates/runs/src/",
+    "crates/workers/src/",
+    "crates/dispatch/src/",
+    "crates/scripts/src/",
+    "crates/cluster/src/",
+    "crates/node/src/",
+];
 /// The modules of `segno-proto` that requests are in.
 const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
 /// Files that still name a request. Take out those that no longer do; never add one.
@@ -338,7 +348,7 @@ mod tests {
             "std::fs::read(path);",
         ] {
             assert_eq!(lines(engine, "crates/engine/src/a.rs", line), [1], "{line}");
-            assert_eq!(lines(engine, "crates/runtime/src/a.rs", line), NONE, "{line}");
+            assert_eq!(lines(engine, "crates/runs/src/a.rs", line), NONE, "{line}");
         }
         assert_eq!(lines(engine, "crates/engine/src/a.rs", "// No HashMap, no async.\nlet random = operand;"), NONE);
     }
@@ -361,7 +371,7 @@ mod tests {
         };
         let lines = |path: &str, text: &str| -> Vec<usize> { found(path, text, &[]) };
         assert_eq!(lines("crates/engine/src/a.rs", line), [2]);
-        assert_eq!(lines("crates/runtime/src/a/b.rs", "fn a(b: segno_proto::operatorservice::C) {}"), [1]);
+        assert_eq!(lines("crates/runs/src/a/b.rs", "fn a(b: segno_proto::operatorservice::C) {}"), [1]);
         assert_eq!(lines("crates/server/src/a.rs", line), NONE);
         assert_eq!(
             lines("crates/engine/src/a.rs", "// workflowservice\n#[cfg(test)]\nuse workflowservice::A;\n"),

@@ -4,48 +4,16 @@
 //! these traits; [`define_task!`](crate::define_task) and [`define_workflow!`](crate::define_workflow) name things that are
 //! written elsewhere, in any language.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
-use serde::{Serialize, de::DeserializeOwned};
-
-use crate::{
-    failure::Result, options::ScheduleTaskOptions, task::TaskContext, worker::VersioningBehavior, workflow::Context,
-};
+use crate::{failure::Result, worker::versioning::VersioningBehavior, workflow::Context};
 
 pub use crate::workflow::handlers::Handlers;
+pub use messages::{Query, Signal, Update};
+pub use signature::{Data, Task, TaskDefinition, WorkflowDefinition};
 
-/// What can travel: through JSON, between threads, for as long as it likes.
-pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
-impl<T: Serialize + DeserializeOwned + Send + 'static> Data for T {}
-
-/// A task as a workflow sees it: a name, an input, an output. Temporal calls tasks activities.
-pub trait TaskDefinition: Send + Sync + 'static {
-    /// What it is given.
-    type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What it returns.
-    type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// Its name on the wire.
-    const KIND: &'static str;
-    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
-    #[doc(hidden)]
-    const ARGUMENTS: usize = 1;
-    /// Options of every call that does not bring its own.
-    fn options() -> ScheduleTaskOptions {
-        ScheduleTaskOptions::default()
-    }
-}
-
-/// A task that a worker can execute.
-pub trait Task: TaskDefinition {
-    /// What its executions share; `()` for a plain function.
-    type State: Send + Sync + 'static;
-    /// One attempt.
-    fn execute(
-        state: Arc<Self::State>,
-        ctx: TaskContext,
-        input: Self::Input,
-    ) -> impl Future<Output = Result<Self::Output>> + Send;
-}
+pub(crate) mod messages;
+pub(crate) mod signature;
 
 /// Tasks that share a state: what [`tasks`](macro@crate::tasks) implements for the type it stands on.
 pub trait TaskSet: Send + Sync + Sized + 'static {
@@ -58,19 +26,6 @@ impl<S: TaskSet> TaskSet for Arc<S> {
     fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry) {
         S::register(Arc::clone(&*self), registry);
     }
-}
-
-/// A workflow as its callers see it: a name, an input, an output.
-pub trait WorkflowDefinition: Send + Sync + 'static {
-    /// What it is given.
-    type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What it returns.
-    type Output: Serialize + DeserializeOwned + Send + 'static;
-    /// Its name on the wire.
-    const KIND: &'static str;
-    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
-    #[doc(hidden)]
-    const ARGUMENTS: usize = 1;
 }
 
 /// A workflow that a worker can execute.
@@ -90,61 +45,6 @@ pub trait Workflow: WorkflowDefinition {
     /// The workflow itself.
     fn run(ctx: Context<Self::State>, input: Self::Input) -> impl Future<Output = Result<Self::Output>> + Send;
 }
-
-macro_rules! named {
-    ($(#[$meta:meta])* $name:ident<$($type:ident),+>) => {
-        $(#[$meta])*
-        pub struct $name<$($type),+> {
-            name: &'static str,
-            arguments: usize,
-            marker: PhantomData<fn($($type),+)>,
-        }
-        impl<$($type),+> $name<$($type),+> {
-            /// The one with this name.
-            pub const fn named(name: &'static str) -> Self {
-                Self { name, arguments: 1, marker: PhantomData }
-            }
-            /// The one with this name, whose input is a tuple that travels as one payload per element.
-            #[doc(hidden)]
-            pub const fn with_arguments(name: &'static str, arguments: usize) -> Self {
-                Self { name, arguments, marker: PhantomData }
-            }
-            /// Its name on the wire.
-            pub const fn name(&self) -> &'static str {
-                self.name
-            }
-            /// How many payloads its input becomes.
-            #[doc(hidden)]
-            pub const fn arguments(&self) -> usize {
-                self.arguments
-            }
-        }
-        impl<$($type),+> Clone for $name<$($type),+> {
-            fn clone(&self) -> Self {
-                *self
-            }
-        }
-        impl<$($type),+> Copy for $name<$($type),+> {}
-        impl<$($type),+> fmt::Debug for $name<$($type),+> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({:?})", stringify!($name), self.name)
-            }
-        }
-    };
-}
-
-named!(
-    /// A signal with its type: `const PAID: Signal<Payment> = Signal::named("paid");`, shared by workflow and client.
-    Signal<T>
-);
-named!(
-    /// A query with the types of its input and its answer.
-    Query<I, O>
-);
-named!(
-    /// An update with the types of its input and its outcome.
-    Update<I, O>
-);
 
 /// Names a task that is written elsewhere: `define_task!(pub Charge = "charge": Order => Receipt);`
 ///

@@ -222,6 +222,7 @@ pub mod failure;
 pub mod interceptor;
 pub mod options;
 pub mod prelude;
+mod priority;
 pub mod raw;
 pub mod replay;
 pub mod schedule;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use segno_proto::{common, enums};
 
-use crate::client::Priority;
+use crate::priority::Priority;
 
 /// How failed attempts are repeated. The default is Temporal's: without end, after 1 s, doubled up to 100 s.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,9 +10,10 @@ use http::{
 use super::{
     Client, ClientError, Inner,
     connection::Connection,
-    counted::Counted,
     interceptor::{ClientInterceptor, Interceptors},
+    metered::MeteredChannel,
     proxy::HttpProxy,
+    tls_options::TlsOptions,
     transport::{Target, Transport},
 };
 use crate::{
@@ -37,19 +38,6 @@ const OF_HTTP: [&str; 9] = [
 ];
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:7233";
-
-/// Certificates for a connection with TLS. Everything in PEM.
-#[derive(Clone, Debug, Default)]
-pub struct TlsOptions {
-    /// The authorities that the server's certificate is checked with; none: those of the system.
-    pub server_root_ca: Option<Vec<u8>>,
-    /// The server's name, if it is not that of the address.
-    pub domain: Option<String>,
-    /// The client's own certificate.
-    pub client_certificate: Option<Vec<u8>>,
-    /// The key to it.
-    pub client_key: Option<Vec<u8>>,
-}
 
 /// A client that is being made: [`Client::builder`].
 #[derive(Clone)]
@@ -319,7 +307,7 @@ impl ClientBuilder {
         }
         let counting = self.metrics.map(|metrics| (metrics, self.namespace.clone()));
         let inner = Inner {
-            connection: Connection { channel: Counted::new(transport, counting) },
+            connection: Connection { channel: MeteredChannel::new(transport, counting) },
             namespace: self.namespace.into(),
             identity: self.identity,
             codecs: self.codecs,

@@ -17,12 +17,10 @@ use tonic::{Code, Response, Status};
 use uuid::Uuid;
 
 use super::{
-    counted::Counted,
-    unary::{Encoded, Method},
+    metered::MeteredChannel,
+    unary::{Encoded, MESSAGE_BYTES_MAX, Method},
 };
 
-/// The largest message in either direction.
-pub(super) const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// One attempt of a call that does not wait for anything.
 const ATTEMPT: Duration = Duration::from_secs(20);
 /// One attempt of a call that waits for news; the server answers before, with none.
@@ -31,18 +29,18 @@ const LONG_POLL: Duration = Duration::from_secs(70);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Temporal's service.
-pub(crate) type Service = WorkflowServiceClient<Counted>;
+pub(crate) type Service = WorkflowServiceClient<MeteredChannel>;
 /// Segno's own service for workers.
-pub(crate) type WorkerService = WorkerServiceClient<Counted>;
+pub(crate) type WorkerService = WorkerServiceClient<MeteredChannel>;
 
 /// The clock of a server for tests.
 #[cfg(feature = "testing")]
-pub(crate) type TestService = TestServiceClient<Counted>;
+pub(crate) type TestService = TestServiceClient<MeteredChannel>;
 
 /// The services of a server.
 #[derive(Clone)]
 pub(super) struct Connection {
-    pub channel: Counted,
+    pub channel: MeteredChannel,
 }
 
 impl Connection {

@@ -123,3 +123,8 @@ pub(crate) fn detail<T: Message + Default>(status: &Status, name: &str) -> Optio
     let any = status.details.into_iter().find(|any| any.type_url.rsplit('.').next() == Some(name))?;
     T::decode(any.value.as_slice()).ok()
 }
+
+/// A history that does not decode.
+pub(super) fn unreadable(error: prost::DecodeError) -> ClientError {
+    ClientError::Conversion(ConversionError(format!("a history cannot be read: {error}")))
+}

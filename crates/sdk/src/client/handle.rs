@@ -22,12 +22,13 @@ use uuid::Uuid;
 
 use super::{
     Client, ClientCallKind, ClientError, UpdateHandle, UpdateOptions, WorkflowDescription,
+    error::unreadable,
     interceptor::Sent,
     result::wait,
     update::{send, update_request},
 };
 use crate::{
-    converter::{self, ConversionError},
+    converter,
     definition::{Data, Query, Signal, Update, WorkflowDefinition},
 };
 
@@ -435,9 +436,4 @@ impl<W: WorkflowDefinition> Handle<W> {
         let payloads = wait(&self.client, &self.workflow_id, self.run_id().unwrap_or_default()).await?;
         Ok(converter::decode(&payloads, 1)?)
     }
-}
-
-/// A history that does not decode.
-pub(super) fn unreadable(error: prost::DecodeError) -> ClientError {
-    ClientError::Conversion(ConversionError(format!("a history cannot be read: {error}")))
 }

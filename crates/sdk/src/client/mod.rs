@@ -7,14 +7,15 @@ mod batch;
 mod builder;
 mod completion;
 mod connection;
-mod counted;
 mod describe;
+mod dial;
 mod eager;
-mod error;
+pub(crate) mod error;
 mod handle;
 mod interceptor;
 mod keep_alive;
 mod list;
+mod metered;
 mod pages;
 #[cfg(feature = "envconfig")]
 mod profile;
@@ -24,6 +25,7 @@ mod result;
 mod start;
 #[cfg(feature = "tls")]
 mod tls;
+mod tls_options;
 mod transport;
 pub(crate) mod unary;
 mod update;
@@ -37,7 +39,7 @@ use segno_proto::{
 use tonic::{Response, Status};
 
 pub use batch::{Batch, BatchJob, BatchProgress};
-pub use builder::{ClientBuilder, TlsOptions};
+pub use builder::ClientBuilder;
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
 pub(crate) use describe::time;
@@ -51,8 +53,11 @@ pub use list::{WorkflowCount, WorkflowList};
 pub(crate) use pages::{PAGE, Pages};
 pub use proxy::HttpProxy;
 pub use queue::Queue;
-pub use start::{Priority, StartOptions, VersioningOverride};
+pub use start::{StartOptions, VersioningOverride};
+pub use tls_options::TlsOptions;
 pub use update::{UpdateHandle, UpdateOptions};
+
+pub use crate::priority::Priority;
 
 use crate::{
     converter::{self, codec::Codecs},

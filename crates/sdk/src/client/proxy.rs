@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::transport::dial;
+use super::dial::dial;
 
 /// The longest answer of a proxy before the connection itself begins.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;

@@ -53,7 +53,7 @@ async fn closing_event(client: &Client, workflow_id: &str, run_id: &str) -> Resu
                 async move { service.get_workflow_execution_history(request).await }
             })
             .await?;
-        let events = answer.history.unwrap_or_default().events().map_err(super::handle::unreadable)?;
+        let events = answer.history.unwrap_or_default().events().map_err(super::error::unreadable)?;
         match events.into_iter().next_back() {
             Some(event) if is_end(&event) => return Ok(event),
             // Temporal gives the last event of a run that is paused, at once.

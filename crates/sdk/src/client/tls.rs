@@ -10,7 +10,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::{builder::TlsOptions, transport::without_brackets};
+use super::{dial::without_brackets, tls_options::TlsOptions};
 
 /// The name of HTTP/2 in the handshake.
 const HTTP2: &[u8] = b"h2";

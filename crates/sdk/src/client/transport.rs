@@ -12,11 +12,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{
-    FutureExt,
-    future::BoxFuture,
-    stream::{FuturesUnordered, StreamExt},
-};
+use futures_util::{FutureExt, future::BoxFuture};
 use h2::{Reason, RecvStream, client::SendRequest};
 use http::{
     HeaderMap, Request, Response, Uri,
@@ -25,20 +21,18 @@ use http::{
 use http_body::{Body as _, Frame};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     sync::OwnedMutexGuard,
 };
 use tonic::{Status, body::Body, codegen::Service};
 
 use super::{
+    dial::{dial, without_brackets},
     keep_alive::{self, Counting},
     proxy::HttpProxy,
 };
 
 /// How long a connection may take, with everything that belongs to it.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long an address of a name has before the next one is tried, too.
-const NEXT_ADDRESS: Duration = Duration::from_millis(300);
 /// What the server may send before this side has read it: of one call, and of all together.
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 5 * 1024 * 1024;
@@ -222,30 +216,6 @@ impl Target {
             }
         });
         Ok(requests)
-    }
-}
-
-/// The name or address of a host without the brackets that an IPv6 address has in a URI.
-pub(super) fn without_brackets(host: &str) -> &str {
-    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
-}
-
-/// Connects to the first address that answers. One that does not answer does not keep the others from being tried.
-pub(super) async fn dial(host: impl tokio::net::ToSocketAddrs) -> io::Result<TcpStream> {
-    let mut addresses = tokio::net::lookup_host(host).await?.collect::<Vec<_>>().into_iter();
-    let mut attempts = FuturesUnordered::new();
-    let mut failed = None;
-    loop {
-        attempts.extend(addresses.next().map(TcpStream::connect));
-        tokio::select! {
-            biased;
-            Some(made) = attempts.next() => match made {
-                Ok(stream) => return Ok(stream),
-                Err(error) => failed = Some(error),
-            },
-            _ = tokio::time::sleep(NEXT_ADDRESS), if addresses.len() > 0 => {}
-            else => return Err(failed.unwrap_or_else(|| io::Error::other("the name has no address"))),
-        }
     }
 }
 

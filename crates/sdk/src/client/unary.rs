@@ -10,11 +10,10 @@ use prost::Message;
 use segno_proto::workflowservice as w;
 use tonic::{Code, Status};
 
-use super::{
-    connection::MESSAGE_BYTES_MAX,
-    transport::{Transport, status},
-};
+use super::transport::{Transport, status};
 
+/// The largest message in either direction.
+pub(super) const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// What stands before each message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 

@@ -13,7 +13,7 @@ use segno_proto::{
 };
 use uuid::Uuid;
 
-use super::{Client, ClientError, handle::unreadable};
+use super::{Client, ClientError, error::unreadable};
 use crate::{converter, definition::Data, failure::Failure};
 
 /// How an update is sent.

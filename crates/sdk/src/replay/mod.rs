@@ -100,7 +100,7 @@ impl History {
 
     /// Its events.
     pub fn events(&self) -> Result<Vec<HistoryEvent>, ReplayError> {
-        let mut decoded = Decoded { rest: self.encoded.clone(), error: None };
+        let mut decoded = EventIterator { rest: self.encoded.clone(), error: None };
         let events = decoded.by_ref().collect();
         decoded.error.map_or(Ok(events), |error| Err(ReplayError::Malformed(error)))
     }
@@ -119,12 +119,12 @@ fn next_event(rest: &mut Bytes) -> Result<Bytes, &'static str> {
 }
 
 /// Events, decoded one at a time.
-struct Decoded {
+struct EventIterator {
     rest: Bytes,
     error: Option<String>,
 }
 
-impl Iterator for Decoded {
+impl Iterator for EventIterator {
     type Item = HistoryEvent;
 
     fn next(&mut self) -> Option<HistoryEvent> {
@@ -214,7 +214,7 @@ impl Replayer {
     /// Replays one history.
     pub fn replay(&self, history: History) -> Result<ReplayReport, ReplayError> {
         let mut seen = ReplayReport { kind: String::new(), events: 0, turns: 0, closed: false };
-        let mut decoded = Decoded { rest: history.encoded, error: None };
+        let mut decoded = EventIterator { rest: history.encoded, error: None };
         let mut execution = Execution::new(Arc::new(self.workflows.clone()), "default", "");
         let events = decoded.by_ref().inspect(|event| {
             seen.events += 1;

@@ -12,7 +12,7 @@ use segno_proto::common::Payload;
 use super::context::TaskContext;
 use crate::{
     converter::{self, ConversionError},
-    definition::Task,
+    definition::signature::Task,
     failure::Failure,
 };
 

@@ -10,7 +10,7 @@ use segno_proto::common::Payload;
 use tracing::Span;
 
 /// A workflow or a task, for the fields of a span.
-pub(crate) struct Spanned<'a> {
+pub(crate) struct SpanFields<'a> {
     pub kind: &'a str,
     pub workflow_id: &'a str,
     pub run_id: &'a str,
@@ -22,8 +22,8 @@ pub(crate) fn call_span(call: &str, name: &str, workflow_id: &str) -> Span {
 }
 
 /// Around a turn of a workflow; its parent is the call that started the run.
-pub(crate) fn workflow_span(headers: impl FnOnce() -> BTreeMap<String, Payload>, run: &Spanned<'_>) -> Span {
-    let Spanned { kind, workflow_id, run_id } = run;
+pub(crate) fn workflow_span(headers: impl FnOnce() -> BTreeMap<String, Payload>, run: &SpanFields<'_>) -> Span {
+    let SpanFields { kind, workflow_id, run_id } = run;
     with_parent(
         headers,
         || tracing::info_span!("workflow", otel.name = %format_args!("RunWorkflow:{kind}"), kind, workflow_id, run_id),
@@ -31,8 +31,8 @@ pub(crate) fn workflow_span(headers: impl FnOnce() -> BTreeMap<String, Payload>,
 }
 
 /// Around an attempt of a task; its parent is the call that started the workflow.
-pub(crate) fn task_span(headers: &BTreeMap<String, Payload>, task: &Spanned<'_>, id: &str, attempt: u32) -> Span {
-    let Spanned { kind, workflow_id, run_id } = task;
+pub(crate) fn task_span(headers: &BTreeMap<String, Payload>, task: &SpanFields<'_>, id: &str, attempt: u32) -> Span {
+    let SpanFields { kind, workflow_id, run_id } = task;
     with_parent(
         || headers.clone(),
         || {

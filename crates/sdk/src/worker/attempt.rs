@@ -22,6 +22,7 @@ use tracing::Instrument;
 
 use super::{
     answer::{self, TaskAnswer},
+    deltas,
     shared::{Phase, Shared},
     slots::Slot,
 };
@@ -30,15 +31,22 @@ use crate::{
     failure::Failure,
     options::RetryPolicy,
     task::{Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskInfo, cancelled, interval},
-    telemetry::spans::{self, Spanned},
+    telemetry::spans::{self, SpanFields},
 };
 
 /// The server's time-out has run out for sure if ours, which began later, is over for this long: a heartbeat may have
 /// arrived although its answer did not.
 const TIME_OUT_MARGIN: Duration = Duration::from_secs(1);
 
+impl Shared {
+    /// Executes a task that was handed to this worker, and answers it.
+    pub(crate) fn start_task(self: &Arc<Self>, task: PollActivityTaskQueueResponse, slot: Slot) {
+        start(self.clone(), task, slot);
+    }
+}
+
 /// Executes a task and answers it. Returns at once.
-pub(super) fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
+fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
     let cancellation = Arc::new(Cancellation::default());
     let held = Held::new(shared.clone(), task.task_token.clone(), cancellation.clone());
     tokio::spawn(async move {
@@ -64,7 +72,7 @@ struct Held {
 impl Held {
     fn new(shared: Arc<Shared>, token: Bytes, cancellation: Arc<Cancellation>) -> Self {
         shared.running.begin(token.clone(), cancellation);
-        super::lease::lock(&shared.deltas).begin(token.clone());
+        deltas::lock(&shared.deltas).begin(token.clone());
         Self { shared, token, kept: false }
     }
 }
@@ -72,7 +80,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.kept {
-            super::lease::lock(&self.shared.deltas).finish(self.token.clone());
+            deltas::lock(&self.shared.deltas).finish(self.token.clone());
         }
         self.shared.running.end(&self.token);
     }
@@ -278,7 +286,7 @@ async fn heartbeat(shared: &Shared, task_token: Bytes, details: Vec<Payload>) ->
 /// An attempt in a span of its own, in the trace of the client that started the workflow.
 pub(super) fn traced<F: Future>(ctx: &TaskContext, begin: impl FnOnce() -> F) -> impl Future<Output = F::Output> {
     let info = ctx.info();
-    let task = Spanned { kind: &info.kind, workflow_id: &info.workflow_id, run_id: &info.run_id };
+    let task = SpanFields { kind: &info.kind, workflow_id: &info.workflow_id, run_id: &info.run_id };
     let span = spans::task_span(&info.headers, &task, &info.id, info.attempt);
     spans::in_trace(&info.headers, async move { begin().await }.instrument(span))
 }

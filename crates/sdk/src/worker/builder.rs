@@ -5,9 +5,10 @@ use std::{sync::Arc, time::Duration};
 use super::{
     Worker,
     interceptor::TaskInterceptor,
-    options::{Deployment, Pollers, WorkerOptions},
+    options::{Pollers, WorkerOptions},
     shared::Shared,
     slots::Tuner,
+    versioning::Deployment,
 };
 use crate::{
     client::{Client, ClientError, Queue},

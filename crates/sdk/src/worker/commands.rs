@@ -18,7 +18,7 @@ use segno_proto::{
 use tokio::sync::watch;
 use tonic::{Code, Status};
 
-use super::{shared::Shared, tasks::POLL};
+use super::{pollers::POLL, shared::Shared};
 use crate::{
     client::{Waits, unary},
     task::CancelReason,

@@ -5,8 +5,7 @@
 //! with another instance key; its tasks are told to stop, as others have them.
 
 use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
     time::Duration,
 };
 
@@ -22,64 +21,11 @@ use tokio::{
 };
 use tonic::{Code, Request, Status};
 
-use super::{serve, shared::Shared};
+use super::{deltas::lock, report, shared::Shared};
 use crate::{client::ClientError, options::wire_duration, task::CancelReason};
 
 const TOKEN_MISMATCH: &str = "segno.worker.v1.TokenMismatch";
 const WORKER_INACTIVE: &str = "segno.worker.v1.WorkerInactive";
-
-/// Tasks that began and ended since the last heartbeat that the server took.
-#[derive(Default)]
-pub(super) struct Deltas {
-    begun: BTreeSet<Bytes>,
-    finished: BTreeSet<Bytes>,
-    /// What the heartbeat that is under way says.
-    said: Option<(BTreeSet<Bytes>, BTreeSet<Bytes>)>,
-}
-
-impl Deltas {
-    pub(super) fn begin(&mut self, token: Bytes) {
-        self.begun.insert(token);
-    }
-
-    pub(super) fn finish(&mut self, token: Bytes) {
-        // Of one that the server never heard of, it need not hear at all.
-        if !self.begun.remove(&token) {
-            self.finished.insert(token);
-        }
-    }
-
-    /// What the next heartbeat says.
-    fn say(&mut self) -> (Vec<Bytes>, Vec<Bytes>) {
-        self.repeat();
-        let said = (std::mem::take(&mut self.begun), std::mem::take(&mut self.finished));
-        let lists = (said.0.iter().cloned().collect(), said.1.iter().cloned().collect());
-        self.said = Some(said);
-        lists
-    }
-
-    /// The server took what was said.
-    fn taken(&mut self) {
-        self.said = None;
-    }
-
-    /// Not acknowledged, or unknown: resend.
-    fn repeat(&mut self) {
-        if let Some((begun, finished)) = self.said.take() {
-            self.begun.extend(begun);
-            self.finished.extend(finished);
-        }
-    }
-
-    fn clear(&mut self) {
-        *self = Self::default();
-    }
-}
-
-pub(super) fn lock(deltas: &Mutex<Deltas>) -> MutexGuard<'_, Deltas> {
-    // Nothing panics while the lock is held.
-    deltas.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What the server says to a heartbeat.
 #[derive(Debug, PartialEq)]
@@ -187,7 +133,7 @@ impl Lease {
         if reply == Reply::Inactive {
             self.shared.running.cancel_all(CancelReason::WorkerLost);
             // Polls under the old key end with what they have. Dropped, they might take tasks along.
-            serve::say_goodbye(&self.shared).await;
+            report::say_goodbye(&self.shared).await;
         }
         self.note(&reply);
         reply
@@ -246,24 +192,6 @@ mod tests {
 
     fn token(name: &'static str) -> Bytes {
         Bytes::from_static(name.as_bytes())
-    }
-
-    #[test]
-    fn deltas_are_said_until_they_are_taken() {
-        let mut deltas = Deltas::default();
-        deltas.begin(token("a"));
-        deltas.begin(token("b"));
-        deltas.finish(token("b"));
-        assert_eq!(deltas.say(), (vec![token("a")], vec![]));
-        // While that heartbeat is under way: the server may have heard of it.
-        deltas.finish(token("a"));
-        deltas.begin(token("c"));
-        deltas.repeat();
-        assert_eq!(deltas.say(), (vec![token("a"), token("c")], vec![token("a")]));
-        deltas.taken();
-        assert_eq!(deltas.say(), (vec![], vec![]));
-        deltas.finish(token("c"));
-        assert_eq!(deltas.say(), (vec![], vec![token("c")]));
     }
 
     fn refusal(name: &str, detail: &impl Message) -> Status {

@@ -8,7 +8,7 @@ use segno_proto::{
     workflowservice::{PollActivityTaskQueueResponse, PollWorkflowTaskQueueResponse},
 };
 
-use super::Shared;
+use super::shared::Shared;
 use crate::telemetry::Metrics;
 
 /// Labels that everything of a worker has, and one of its own.

@@ -9,6 +9,7 @@ mod builder;
 mod cache;
 pub(crate) mod codec;
 mod commands;
+mod deltas;
 mod interceptor;
 mod lease;
 mod local;
@@ -24,6 +25,7 @@ pub(crate) mod slots;
 mod tasks;
 mod threads;
 mod turns;
+pub(crate) mod versioning;
 pub(crate) mod workflows;
 
 use std::sync::Arc;
@@ -32,10 +34,10 @@ use tokio::sync::watch;
 
 pub use builder::WorkerBuilder;
 pub use interceptor::TaskInterceptor;
-pub use options::{Deployment, Pollers, VersioningBehavior};
-pub use slots::Tuner;
-
+pub use options::Pollers;
 pub(crate) use shared::Shared;
+pub use slots::Tuner;
+pub use versioning::{Deployment, VersioningBehavior};
 
 use crate::client::ClientError;
 

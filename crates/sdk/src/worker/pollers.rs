@@ -18,8 +18,11 @@ use tonic::{Code, Status};
 use super::options::Pollers;
 use crate::client::Waits;
 
+/// Longer than servers let a poll wait.
+pub(super) const POLL: Duration = Duration::from_secs(70);
+
 /// What a poll brought.
-pub(crate) struct Polled<T> {
+pub(crate) struct PollAnswer<T> {
     /// A task, or nothing within the time that the server lets a poll wait.
     pub task: Option<T>,
     /// How many pollers more or fewer the server wants.
@@ -84,7 +87,7 @@ impl Scaling {
         S: Send + 'static,
         T: Send + 'static,
         RF: Future<Output = S> + Send + 'static,
-        PF: Future<Output = Result<Polled<T>, Status>> + Send + 'static,
+        PF: Future<Output = Result<PollAnswer<T>, Status>> + Send + 'static,
     {
         let mut pollers = JoinSet::new();
         let mut stop = ending.stop.clone();
@@ -115,7 +118,7 @@ impl Scaling {
         take: impl Fn(T, S),
     ) where
         RF: Future<Output = S>,
-        PF: Future<Output = Result<Polled<T>, Status>>,
+        PF: Future<Output = Result<PollAnswer<T>, Status>>,
     {
         let mut waits = Waits::default();
         loop {

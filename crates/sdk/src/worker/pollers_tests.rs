@@ -56,7 +56,7 @@ async fn serve(pollers: Pollers, tasks: usize, slots: usize) -> (usize, usize, u
                 let task = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).ok();
                 tokio::time::sleep(Duration::from_millis(if task.is_some() { 10 } else { 1000 })).await;
                 open.fetch_sub(1, Ordering::SeqCst);
-                Ok(Polled { task, delta: None })
+                Ok(PollAnswer { task, delta: None })
             }
         }
     };

@@ -6,19 +6,21 @@ use std::{
 };
 
 use segno_proto::{
-    enums::WorkerStatus,
+    enums::{TaskQueueType, WorkerStatus},
     worker::{WorkerHeartbeat, WorkerHostInfo, WorkerPollerInfo, WorkerSlotsInfo},
-    workflowservice::RecordWorkerHeartbeatRequest,
+    workflowservice::{RecordWorkerHeartbeatRequest, ShutdownWorkerRequest},
 };
 use tokio::sync::watch;
 use tonic::Code;
 
-use super::{options::Pollers, shared::Shared};
+use super::{options::Pollers, shared::Shared, versioning::Deployment};
 
 /// How often a worker reports.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long a report may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long the server may take to hear that a worker ends.
+pub(super) const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Reports until `stop`.
 pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
@@ -52,8 +54,38 @@ pub(super) async fn send(shared: &Shared, status: WorkerStatus) -> bool {
     }
 }
 
+/// Tells the server that the worker with the present key takes nothing: it ends the polls and gives up the sticky
+/// queue.
+pub(super) async fn say_goodbye(shared: &Shared) {
+    let mut types = Vec::new();
+    if !shared.workflows.is_empty() {
+        types.push(TaskQueueType::Workflow as i32);
+    }
+    if !shared.tasks.is_empty() {
+        types.push(TaskQueueType::Activity as i32);
+    }
+    let request = ShutdownWorkerRequest {
+        namespace: shared.client.namespace().to_owned(),
+        sticky_task_queue: if shared.workflows.is_empty() { String::new() } else { shared.sticky_queue() },
+        identity: shared.identity.clone(),
+        reason: "graceful shutdown".to_owned(),
+        worker_heartbeat: Some(heartbeat(shared, WorkerStatus::ShuttingDown)),
+        worker_instance_key: shared.instance_key(),
+        task_queue: shared.queue.clone(),
+        task_queue_types: types,
+    };
+    let mut service = shared.client.service();
+    match tokio::time::timeout(GOODBYE, service.shutdown_worker(request)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(status)) => {
+            tracing::debug!(code = ?status.code(), message = status.message(), "the server did not hear that a worker ends");
+        }
+        Err(_) => tracing::debug!("the server did not hear in time that a worker ends"),
+    }
+}
+
 /// What is to be said about the worker.
-pub(super) fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
+fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
     let poller_info = |active: usize, pollers: Pollers| {
         Some(WorkerPollerInfo {
             current_pollers: count(active),
@@ -71,7 +103,7 @@ pub(super) fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbea
             ..Default::default()
         }),
         task_queue: shared.queue.clone(),
-        deployment_version: shared.options.deployment.as_ref().map(super::Deployment::version),
+        deployment_version: shared.options.deployment.as_ref().map(Deployment::version),
         sdk_name: "segno-rust".to_owned(),
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         status: status as i32,

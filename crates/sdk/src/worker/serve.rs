@@ -2,23 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use segno_proto::{
-    enums::{TaskQueueType, WorkerStatus},
-    workflowservice::{DescribeNamespaceRequest, ShutdownWorkerRequest},
-};
+use segno_proto::{enums::WorkerStatus, workflowservice::DescribeNamespaceRequest};
 use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use super::{
     commands,
     lease::Lease,
-    report,
+    report::{self, GOODBYE, say_goodbye},
     shared::{Phase, Shared},
     tasks, workflows,
 };
 use crate::{client::ClientError, task::CancelReason};
 
-/// How long the server may take to hear that a worker ends.
-const GOODBYE: Duration = Duration::from_secs(5);
 /// How long answers may take after everything was told to end.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
@@ -97,36 +92,6 @@ async fn prepare(shared: &Arc<Shared>) -> Result<Option<Lease>, ClientError> {
     let info = answer.namespace_info.unwrap_or_default();
     shared.set_capabilities(info.capabilities.unwrap_or_default(), &info.limits.unwrap_or_default());
     Lease::register(shared).await
-}
-
-/// Tells the server that the worker with the present key takes nothing: it ends the polls and gives up the sticky
-/// queue.
-pub(super) async fn say_goodbye(shared: &Shared) {
-    let mut types = Vec::new();
-    if !shared.workflows.is_empty() {
-        types.push(TaskQueueType::Workflow as i32);
-    }
-    if !shared.tasks.is_empty() {
-        types.push(TaskQueueType::Activity as i32);
-    }
-    let request = ShutdownWorkerRequest {
-        namespace: shared.client.namespace().to_owned(),
-        sticky_task_queue: if shared.workflows.is_empty() { String::new() } else { shared.sticky_queue() },
-        identity: shared.identity.clone(),
-        reason: "graceful shutdown".to_owned(),
-        worker_heartbeat: Some(report::heartbeat(shared, WorkerStatus::ShuttingDown)),
-        worker_instance_key: shared.instance_key(),
-        task_queue: shared.queue.clone(),
-        task_queue_types: types,
-    };
-    let mut service = shared.client.service();
-    match tokio::time::timeout(GOODBYE, service.shutdown_worker(request)).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(status)) => {
-            tracing::debug!(code = ?status.code(), message = status.message(), "the server did not hear that a worker ends");
-        }
-        Err(_) => tracing::debug!("the server did not hear in time that a worker ends"),
-    }
 }
 
 /// Waits for what runs: first as long as it takes, within the time of grace, then told to stop, then dropped.

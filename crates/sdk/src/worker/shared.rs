@@ -11,18 +11,17 @@ use segno_proto::{
     deployment::WorkerDeploymentOptions,
     namespace::namespace_info::{Capabilities, Limits},
     taskqueue::TaskQueue,
-    workflowservice::PollActivityTaskQueueResponse,
 };
 use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
 use super::{
-    attempt,
+    deltas::Deltas,
     interceptor::TaskInterceptor,
-    lease::Deltas,
-    options::{VersioningBehavior, WorkerOptions},
+    options::WorkerOptions,
     pollers::{PollStop, Scaling},
     slots::{Slot, Slots},
+    versioning::{Deployment, VersioningBehavior},
 };
 use crate::{
     client::Client,
@@ -170,7 +169,7 @@ impl Shared {
 
     /// The worker's version, for polls and answers.
     pub(crate) fn deployment_options(&self) -> Option<WorkerDeploymentOptions> {
-        self.options.deployment.as_ref().map(super::Deployment::to_wire)
+        self.options.deployment.as_ref().map(Deployment::to_wire)
     }
 
     /// What a workflow does when a newer version becomes current, for answers; `own` is what the workflow says itself.
@@ -203,11 +202,6 @@ impl Shared {
             true => self.slots.try_reserve(max),
             false => Vec::new(),
         }
-    }
-
-    /// Executes a task that was handed to this worker, and answers it.
-    pub(crate) fn start_task(self: &Arc<Self>, task: PollActivityTaskQueueResponse, slot: Slot) {
-        attempt::start(self.clone(), task, slot);
     }
 }
 

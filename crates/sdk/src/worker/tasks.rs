@@ -9,11 +9,12 @@ use segno_proto::workflowservice::{PollActivityTaskQueueRequest, PollActivityTas
 use tokio::{sync::watch, time::Instant};
 use tonic::Status;
 
-use super::{meter::PolledKind, pollers::Polled, shared::Shared};
+use super::{
+    meter::PolledKind,
+    pollers::{POLL, PollAnswer},
+    shared::Shared,
+};
 use crate::client::unary;
-
-/// Longer than servers let a poll wait.
-pub(super) const POLL: Duration = Duration::from_secs(70);
 
 /// Polls for tasks and executes them, until `stop`. Tasks that run then go on.
 pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
@@ -38,7 +39,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
     scaling.poll(ending, reserve, poll, move |task, slot| shared.start_task(task, slot)).await;
 }
 
-async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueResponse>, Status> {
+async fn poll(shared: Arc<Shared>) -> Result<PollAnswer<PollActivityTaskQueueResponse>, Status> {
     let request = PollActivityTaskQueueRequest {
         namespace: shared.client.namespace().to_owned(),
         task_queue: shared.task_queue(),
@@ -52,7 +53,7 @@ async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueRespons
     let delta = response.poller_scaling_decision.map(|decision| decision.poll_request_delta_suggestion);
     let task = (!response.task_token.is_empty()).then_some(response);
     shared.meter_poll(PolledKind::Task, task.is_some());
-    Ok(Polled { task, delta })
+    Ok(PollAnswer { task, delta })
 }
 
 /// Limits how many tasks begin per second.

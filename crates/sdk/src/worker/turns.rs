@@ -14,7 +14,7 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use super::options::VersioningBehavior;
+use super::versioning::VersioningBehavior;
 use crate::{
     converter,
     failure::Failure,
@@ -31,7 +31,7 @@ pub(super) const SLOW_TURN: Duration = Duration::from_secs(2);
 pub(super) type Queries = BTreeMap<String, WorkflowQuery>;
 
 /// How far a workflow task is.
-pub(super) enum Turned {
+pub(super) enum TurnResult {
     /// The answer is there.
     Ended(Box<Ended>),
     /// Local operations are open.
@@ -63,7 +63,7 @@ pub(super) fn begin(
     events: Vec<HistoryEvent>,
     messages: Vec<Message>,
     queries: Queries,
-) -> (Turned, Option<Slow>) {
+) -> (TurnResult, Option<Slow>) {
     let began = Instant::now();
     let step = execution.begin(events, messages);
     go_on(execution, began, step, queries)
@@ -74,7 +74,7 @@ pub(super) fn local_done(
     mut execution: Box<Execution>,
     result: LocalResult,
     queries: Queries,
-) -> (Turned, Option<Slow>) {
+) -> (TurnResult, Option<Slow>) {
     let began = Instant::now();
     let step = execution.local_done(result);
     go_on(execution, began, step, queries)
@@ -85,7 +85,7 @@ fn go_on(
     began: Instant,
     step: Result<Step, TaskFailed>,
     queries: Queries,
-) -> (Turned, Option<Slow>) {
+) -> (TurnResult, Option<Slow>) {
     let waits_for = (began.elapsed() > SLOW_TURN).then(|| execution.waits_for());
     let turned = turned(execution, step, queries);
     let took = began.elapsed();
@@ -94,13 +94,13 @@ fn go_on(
     (turned, slow)
 }
 
-fn turned(execution: Box<Execution>, step: Result<Step, TaskFailed>, queries: Queries) -> Turned {
+fn turned(execution: Box<Execution>, step: Result<Step, TaskFailed>, queries: Queries) -> TurnResult {
     match step {
-        Ok(step) if step.open_locals == 0 => Turned::Ended(Box::new(end(execution, step, queries))),
-        Ok(step) => Turned::Waits(execution, step, queries),
+        Ok(step) if step.open_locals == 0 => TurnResult::Ended(Box::new(end(execution, step, queries))),
+        Ok(step) => TurnResult::Waits(execution, step, queries),
         Err(failed) => {
             discard(execution);
-            Turned::Failed(Box::new(failed))
+            TurnResult::Failed(Box::new(failed))
         }
     }
 }

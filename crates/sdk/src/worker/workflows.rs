@@ -28,17 +28,16 @@ use segno_proto::{
 use tonic::{Code, Status};
 
 use super::{
-    Shared,
     cache::Cache,
     codec, local,
     meter::PolledKind,
-    options::VersioningBehavior,
     pages,
-    pollers::{PollStop, Polled, Scaling},
+    pollers::{POLL, PollAnswer, PollStop, Scaling},
+    shared::Shared,
     slots::{Slot, Slots},
-    tasks::POLL,
     threads::WorkflowThreads,
-    turns::{self, Ended, Slow, Turned, answer, refused},
+    turns::{self, Ended, Slow, TurnResult, answer, refused},
+    versioning::VersioningBehavior,
 };
 use crate::{
     client::{EagerOffer, Place, unary},
@@ -156,7 +155,7 @@ impl Again {
 }
 
 /// What came of one workflow task.
-enum Answered {
+enum TaskOutcome {
     /// It is answered; perhaps the next one came with the answer.
     Next(Box<Execution>, Option<Box<PollWorkflowTaskQueueResponse>>),
     /// The run is closed, or what memory has of it is of no use.
@@ -173,7 +172,7 @@ fn warn_unless_gone<T>(answered: Result<T, Status>, what: &'static str) {
 }
 
 impl Workflows {
-    async fn poll(&self, sticky: bool) -> Result<Polled<PollWorkflowTaskQueueResponse>, Status> {
+    async fn poll(&self, sticky: bool) -> Result<PollAnswer<PollWorkflowTaskQueueResponse>, Status> {
         let shared = &self.shared;
         let request = PollWorkflowTaskQueueRequest {
             namespace: shared.client.namespace().to_owned(),
@@ -189,7 +188,7 @@ impl Workflows {
         let delta = task.poller_scaling_decision.as_ref().map(|decision| decision.poll_request_delta_suggestion);
         let found = !task.task_token.is_empty();
         shared.meter_poll(if sticky { PolledKind::Sticky } else { PolledKind::Workflow }, found);
-        Ok(Polled { task: found.then_some(task), delta })
+        Ok(PollAnswer { task: found.then_some(task), delta })
     }
 
     fn sticky(&self) -> TaskQueue {
@@ -232,11 +231,11 @@ impl Workflows {
             run_id = task.workflow_execution.as_ref().map(|run| run.run_id.clone()).unwrap_or_default();
             let execution = kept.take().or_else(|| self.cache().take(&run_id));
             match self.one(&run_id, *task, execution, &mut locals).await {
-                Answered::Next(execution, more) => {
+                TaskOutcome::Next(execution, more) => {
                     kept = Some(execution);
                     next = more;
                 }
-                Answered::Dropped => return,
+                TaskOutcome::Dropped => return,
             }
         }
         if let Some(execution) = kept {
@@ -321,7 +320,7 @@ impl Workflows {
         mut task: PollWorkflowTaskQueueResponse,
         execution: Option<Box<Execution>>,
         locals: &mut Locals,
-    ) -> Answered {
+    ) -> TaskOutcome {
         let was_cached = execution.is_some();
         self.shared.meter_workflow_task_start(&task, was_cached);
         // Needed only if memory turns out to be stale. The events of a task that may be dropped are nowhere else.
@@ -335,7 +334,7 @@ impl Workflows {
             Ok(found) => found,
             Err(status) => {
                 tracing::warn!(run_id, message = status.message(), "the history of a run cannot be read");
-                return Answered::Dropped;
+                return TaskOutcome::Dropped;
             }
         };
         let mut messages = std::mem::take(&mut task.messages);
@@ -344,13 +343,13 @@ impl Workflows {
         if let Err(error) = codec::decode_task(codecs, &mut events, &mut messages).await {
             self.discard(run_id, execution).await;
             Box::pin(self.fail(task, unreadable(error))).await;
-            return Answered::Dropped;
+            return TaskOutcome::Dropped;
         }
         if let Some(query) = task.query.take() {
             let answered = Box::pin(self.legacy_query(run_id, &task, execution, events, query, again.is_some())).await;
             return match (answered, again) {
                 (None, Some(again)) => Box::pin(self.one(run_id, again.of(task), None, locals)).await,
-                (answered, _) => answered.unwrap_or(Answered::Dropped),
+                (answered, _) => answered.unwrap_or(TaskOutcome::Dropped),
             };
         }
         for query in queries.values_mut() {
@@ -362,12 +361,12 @@ impl Workflows {
         let mut turned = self.turn(run_id, &task, move || turns::begin(execution, events, messages, queries)).await;
         loop {
             match turned {
-                Some(Turned::Ended(mut ended)) => {
+                Some(TurnResult::Ended(mut ended)) => {
                     locals.begin(&self.shared, &task, std::mem::take(&mut ended.step));
                     self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
                     return self.complete(run_id, task, *ended, false).await;
                 }
-                Some(Turned::Waits(execution, step, queries)) => {
+                Some(TurnResult::Waits(execution, step, queries)) => {
                     locals.begin(&self.shared, &task, step);
                     let deadline = *deadline.get_or_insert_with(|| {
                         began + execution.task_timeout().unwrap_or(DEFAULT_TASK_TIMEOUT).mul_f64(0.8)
@@ -375,21 +374,21 @@ impl Workflows {
                     let Some(result) = locals.next(deadline).await else {
                         // The server hears that the worker still works on it.
                         let end = move || turns::end(execution, Step::default(), queries);
-                        let Some(ended) = self.threads.run(run_id, end).await else { return Answered::Dropped };
+                        let Some(ended) = self.threads.run(run_id, end).await else { return TaskOutcome::Dropped };
                         self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
                         return self.complete(run_id, task, ended, true).await;
                     };
                     turned = self.turn(run_id, &task, move || turns::local_done(execution, result, queries)).await;
                 }
-                Some(Turned::Failed(failed)) => {
+                Some(TurnResult::Failed(failed)) => {
                     if let (true, Some(again)) = (failed.stale, again) {
                         // Memory and history differ: begin again from the first event.
                         return Box::pin(self.one(run_id, again.of(task), None, locals)).await;
                     }
                     Box::pin(self.fail(task, *failed)).await;
-                    return Answered::Dropped;
+                    return TaskOutcome::Dropped;
                 }
-                None => return Answered::Dropped,
+                None => return TaskOutcome::Dropped,
             }
         }
     }
@@ -399,8 +398,8 @@ impl Workflows {
         &self,
         run_id: &str,
         task: &PollWorkflowTaskQueueResponse,
-        turn: impl FnOnce() -> (Turned, Option<Slow>) + Send + 'static,
-    ) -> Option<Turned> {
+        turn: impl FnOnce() -> (TurnResult, Option<Slow>) + Send + 'static,
+    ) -> Option<TurnResult> {
         let begun = Arc::new(AtomicBool::new(false));
         let begins = begun.clone();
         let mut turning = std::pin::pin!(self.threads.run(run_id, move || {
@@ -446,7 +445,7 @@ impl Workflows {
         task: PollWorkflowTaskQueueResponse,
         ended: Ended,
         heartbeat: bool,
-    ) -> Answered {
+    ) -> TaskOutcome {
         let Ended { execution, mut finished, mut query_results, versioning, .. } = ended;
         let shared = &self.shared;
         let codecs = shared.client.codecs();
@@ -457,7 +456,7 @@ impl Workflows {
         if let Err(error) = encoded {
             self.discard(run_id, execution).await;
             Box::pin(self.fail(task, unreadable(error))).await;
-            return Answered::Dropped;
+            return TaskOutcome::Dropped;
         }
         let sticky = self.cache().is_enabled().then(|| StickyExecutionAttributes {
             worker_task_queue: Some(self.sticky()),
@@ -493,11 +492,11 @@ impl Workflows {
                         shared.start_task(activity, slot);
                     }
                 }
-                let Some(mut execution) = execution else { return Answered::Dropped };
+                let Some(mut execution) = execution else { return TaskOutcome::Dropped };
                 if response.reset_history_event_id > 0 {
                     execution.reset_to(response.reset_history_event_id);
                 }
-                Answered::Next(execution, response.workflow_task.map(Box::new))
+                TaskOutcome::Next(execution, response.workflow_task.map(Box::new))
             }
             Err(unsent) => {
                 match unsent {
@@ -510,7 +509,7 @@ impl Workflows {
                     }
                 }
                 self.discard(run_id, execution).await;
-                Answered::Dropped
+                TaskOutcome::Dropped
             }
         }
     }
@@ -615,7 +614,7 @@ impl Workflows {
         events: Vec<HistoryEvent>,
         mut query: WorkflowQuery,
         was_cached: bool,
-    ) -> Option<Answered> {
+    ) -> Option<TaskOutcome> {
         let codecs = self.shared.client.codecs();
         let _ = codec::decode_query(codecs, &mut query).await;
         let answered = self
@@ -626,7 +625,7 @@ impl Workflows {
                 (execution, result)
             })
             .await;
-        let Some((execution, result)) = answered else { return Some(Answered::Dropped) };
+        let Some((execution, result)) = answered else { return Some(TaskOutcome::Dropped) };
         let (execution, mut result) = match result {
             Ok(result) => (Some(execution), result),
             Err(failed) => {
@@ -661,7 +660,7 @@ impl Workflows {
         if let Err(status) = sent {
             tracing::debug!(message = status.message(), "the answer to a query was not taken");
         }
-        Some(execution.map_or(Answered::Dropped, |execution| Answered::Next(execution, None)))
+        Some(execution.map_or(TaskOutcome::Dropped, |execution| TaskOutcome::Next(execution, None)))
     }
 }
 

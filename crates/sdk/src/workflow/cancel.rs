@@ -2,7 +2,8 @@
 
 use super::{
     commands::{Ask, Expected},
-    core::{Core, OpId, OpKind},
+    core::Core,
+    operation::{OpId, OpKind},
     sabotage::{self, Sabotage},
 };
 use crate::{failure::Failure, options::CancellationType};

@@ -9,7 +9,7 @@ use segno_proto::{
     sdk::UserMetadata,
 };
 
-use super::core::OpId;
+use super::operation::OpId;
 use crate::{converter, options::wire_duration};
 
 /// Names of markers.

@@ -8,21 +8,25 @@ use std::{
 };
 
 use futures_util::Stream;
-use segno_proto::common::{Header, Payload, WorkflowExecution};
+use segno_proto::common::{Payload, WorkflowExecution};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
 use super::{
+    ContinueAsNew,
     commands::{Ask, CHANGE_VERSION, Expected, PATCH_MARKER, marker},
-    core::{BoxFuture, Core, OpId, OpKind, Shared, Spawned},
+    core::{Core, Shared, SpawnedFuture},
+    delivery::spawn_signal_handler,
     futures::{
         CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
     handlers::{ANY, Dynamic},
     info::{Stored, UpdateInfo, WorkflowInfo},
     interceptor::OutboundKind,
+    operation::{BoxFuture, OpId, OpKind},
     outcome::{SignalOutcome, UpdateOutcome},
-    scope::{NO_SCOPE, Scope},
+    scope::Scope,
+    scope_tree::NO_SCOPE,
     signals::SignalHandler,
     state::{Ref, RefMut, StateCell},
 };
@@ -46,14 +50,6 @@ impl<S> Clone for Context<S> {
         let Self { shared, state, dynamic, scope } = self;
         Self { shared: shared.clone(), state: state.clone(), dynamic: dynamic.clone(), scope: *scope }
     }
-}
-
-/// A wish to begin again, with a new history.
-pub struct ContinueAsNew {
-    pub(crate) kind: String,
-    pub(crate) input: Vec<Payload>,
-    pub(crate) options: Box<ContinueOptions>,
-    pub(crate) header: Option<Header>,
 }
 
 impl<S: Send + Sync + 'static> Context<S> {
@@ -138,7 +134,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             shared.core().resolve(id, Ok(Vec::new()));
         });
         let update = core.current_update.clone();
-        core.spawned.push(Spawned { id: root, future, update });
+        core.spawned.push(SpawnedFuture { id: root, future, update });
         drop(core);
         JoinHandle { operation: Operation::new(self.shared.clone(), id), root, value }
     }
@@ -204,7 +200,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             let Some((name, payloads)) = waiting else { break };
             match handler(&name, payloads) {
                 Ok(None) => {}
-                Ok(Some(future)) => super::instance::spawn_signal_handler(&self.shared, future, false),
+                Ok(Some(future)) => spawn_signal_handler(&self.shared, future, false),
                 Err(error) => self.shared.core().fail_task(Failure::application("Conversion", error.to_string())),
             }
         }

@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context as TaskContext, Poll, Waker},
 };
@@ -17,111 +16,18 @@ use super::{
     commands::{Ask, Expected, STATE_PREFIX},
     info::{StartInfo, Stored, UpdateInfo},
     interceptor::Rules,
-    local::LocalWork,
+    operation::{BoxFuture, Op, OpId, OpKind, Outcome},
     queue::{RootId, RunQueue},
     random::{Generator, Seed},
     sabotage::{self, Sabotage},
-    scope::Scopes,
+    scope_tree::Scopes,
     signals::Signals,
     sorted::Sorted,
 };
-use crate::{
-    failure::{Error, Failure},
-    options::CancellationType,
-};
-
-/// An operation, by age.
-pub(crate) type OpId = u64;
-/// What comes of an operation.
-pub(crate) type Outcome = Result<Vec<Payload>, Failure>;
-pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-pub(crate) type Check = Arc<dyn Fn() -> bool + Send + Sync>;
-
-/// Something that a workflow waits for.
-pub(crate) struct Op {
-    pub kind: OpKind,
-    pub scope: u64,
-    pub waker: Option<Waker>,
-    /// When it was resolved, counted in history's order, and with what.
-    pub outcome: Option<(u64, Outcome)>,
-    /// The event that its command became; 0 as long as there is none.
-    pub event_id: i64,
-    /// Where its command stands in this turn; `None` once it is sent.
-    pub command: Option<usize>,
-    /// Its future was dropped; the result is discarded.
-    pub detached: bool,
-    pub cancel_sent: bool,
-}
-
-pub(crate) enum OpKind {
-    Task {
-        id: String,
-        kind: String,
-        cancellation: CancellationType,
-    },
-    Timer {
-        id: String,
-    },
-    Child {
-        workflow_id: String,
-        kind: String,
-        run_id: String,
-        cancellation: CancellationType,
-        abandon: bool,
-    },
-    /// The start of a child, which the operation named here waits for.
-    ChildStarted {
-        child: OpId,
-    },
-    /// A signal to, or a cancellation of, another workflow.
-    External {
-        what: &'static str,
-        workflow_id: String,
-    },
-    Local {
-        id: String,
-        name: String,
-        index: u64,
-        is_task: bool,
-        work: Option<Box<LocalWork>>,
-        running: bool,
-    },
-    Promise {
-        name: String,
-    },
-    Receive {
-        name: String,
-    },
-    Condition {
-        check: Check,
-    },
-    /// The cancellation of a scope.
-    Cancelled,
-    /// The end of a spawned future.
-    Join,
-}
-
-impl OpKind {
-    /// For people: what is it?
-    pub fn describe(&self) -> String {
-        match self {
-            Self::Task { id, kind, .. } => format!("task {kind} ({id})"),
-            Self::Timer { id } => format!("timer ({id})"),
-            Self::Child { workflow_id, kind, .. } => format!("child {kind} ({workflow_id})"),
-            Self::ChildStarted { .. } => "start of a child".to_owned(),
-            Self::External { what, workflow_id } => format!("{what} of workflow {workflow_id}"),
-            Self::Local { name, .. } => format!("local operation {name}"),
-            Self::Promise { name } => format!("promise {name}"),
-            Self::Receive { name } => format!("signal {name}"),
-            Self::Condition { .. } => "condition".to_owned(),
-            Self::Cancelled => "cancellation".to_owned(),
-            Self::Join => "spawned future".to_owned(),
-        }
-    }
-}
+use crate::failure::{Error, Failure};
 
 /// A command of this turn.
-pub(crate) struct Pending {
+pub(crate) struct PendingCommand {
     pub command: Command,
     pub expected: Expected,
     /// Withdrawn before it was sent.
@@ -142,7 +48,7 @@ impl Counter {
 }
 
 /// The command of an operation that waits for the start of a child.
-struct Deferred {
+struct DeferredCommand {
     child: OpId,
     op: OpId,
     ask: Ask,
@@ -155,7 +61,7 @@ pub(crate) enum Closing {
 }
 
 /// A future that becomes a root of its own.
-pub(crate) struct Spawned {
+pub(crate) struct SpawnedFuture {
     pub id: RootId,
     pub future: BoxFuture<()>,
     /// The update that it handles.
@@ -215,7 +121,7 @@ pub(crate) struct Before {
 pub(crate) struct TakenBack {
     /// Whether anything was asked for that only a workflow may ask for.
     pub asked: bool,
-    _dropped: (Vec<Op>, Vec<Spawned>),
+    _dropped: (Vec<Op>, Vec<SpawnedFuture>),
 }
 
 pub(crate) struct Core {
@@ -242,7 +148,7 @@ pub(crate) struct Core {
     pub by_event: Sorted<i64, OpId>,
     counters: [u64; Counter::ALL],
 
-    pub commands: Vec<Pending>,
+    pub commands: Vec<PendingCommand>,
     pub messages: Vec<protocol::Message>,
     /// Commands of operations that were dropped in the poll that goes on, by age.
     dropped: BTreeMap<OpId, (Ask, Expected)>,
@@ -260,9 +166,9 @@ pub(crate) struct Core {
     pub details: String,
     pub open_children: Sorted<String, ()>,
     /// Signals to children that are not started yet, by the child: a server would not find it.
-    deferred: Vec<Deferred>,
+    deferred: Vec<DeferredCommand>,
 
-    pub spawned: Vec<Spawned>,
+    pub spawned: Vec<SpawnedFuture>,
     pub aborted: Vec<RootId>,
     pub unfinished: Unfinished,
     /// The update whose handler or validator is called now.
@@ -404,7 +310,7 @@ impl Core {
     /// Adds a command to this turn.
     pub fn push(&mut self, ask: Ask, expected: Expected) -> usize {
         self.progress = true;
-        self.commands.push(Pending { command: ask.into_command(), expected, withdrawn: false });
+        self.commands.push(PendingCommand { command: ask.into_command(), expected, withdrawn: false });
         self.commands.len() - 1
     }
 
@@ -424,7 +330,7 @@ impl Core {
             })
         });
         match waits {
-            Some(child) => self.deferred.push(Deferred { child, op, ask, expected }),
+            Some(child) => self.deferred.push(DeferredCommand { child, op, ask, expected }),
             None => self.push_for(op, ask, expected),
         }
     }
@@ -433,7 +339,7 @@ impl Core {
     pub fn child_started(&mut self, child: OpId, failure: Option<&Failure>) {
         let (ready, rest) = std::mem::take(&mut self.deferred).into_iter().partition(|there| there.child == child);
         self.deferred = rest;
-        for Deferred { op, ask, expected, .. } in ready {
+        for DeferredCommand { op, ask, expected, .. } in ready {
             // Its future was dropped.
             if self.ops.get(&op).is_none_or(|op| op.outcome.is_some()) {
                 continue;

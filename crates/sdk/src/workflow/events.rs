@@ -13,11 +13,12 @@ use segno_proto::{
 use super::{
     cancel,
     commands::Expected,
-    core::{Core, OpId, OpKind, Outcome},
+    core::Core,
     instance::{Instance, Stop},
+    operation::{OpId, OpKind, Outcome},
     random::Seed,
     schedule::already_started,
-    scope::ROOT,
+    scope_tree::ROOT,
 };
 use crate::{
     converter,

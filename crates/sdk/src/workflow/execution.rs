@@ -22,7 +22,7 @@ use segno_proto::{
 use super::{
     ContinueAsNew,
     commands::{Ask, CloseKind, Expected, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
-    core::{Closing, OpKind, ReplayedTurn, Shared},
+    core::{Closing, ReplayedTurn, Shared},
     events,
     history::{Batch, Gap, HistoryTurn, Part, Splitter},
     info::{StartInfo, Stored, UpdateInfo},
@@ -30,6 +30,7 @@ use super::{
     interceptor::InboundKind,
     local::{LocalRequest, LocalResult},
     matching::{self, Difference},
+    operation::OpKind,
     random::Seed,
     registry::WorkflowRegistry,
     sorted::Sorted,
@@ -39,7 +40,7 @@ use crate::{
     converter,
     failure::{Error, Failure},
     options::{RetryPolicy, wire_duration},
-    worker::VersioningBehavior,
+    worker::versioning::VersioningBehavior,
 };
 
 /// Why a workflow task cannot be answered.
@@ -524,7 +525,7 @@ impl Execution {
                     "the workflow ends while handlers of signals or updates run; wait for `all_handlers_finished`"
                 );
             }
-            let cancelled = core.scopes.reason(super::scope::ROOT).is_some();
+            let cancelled = core.scopes.reason(super::scope_tree::ROOT).is_some();
             let (ask, kind) = closing_command(result, cancelled, &core);
             core.push(ask, Expected::Close(kind));
         }

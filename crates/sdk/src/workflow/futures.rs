@@ -14,8 +14,9 @@ use serde::Serialize;
 use super::{
     cancel,
     commands::{Ask, Expected},
-    core::{OpId, OpKind, Outcome, Shared},
+    core::Shared,
     interceptor::OutboundKind,
+    operation::{OpId, OpKind, Outcome},
     queue::RootId,
 };
 use crate::{
@@ -261,7 +262,7 @@ impl<T> ChildWorkflowFuture<T> {
                 };
                 (op.scope, known)
             }
-            None => (super::scope::ROOT, Some(Ok(String::new()))),
+            None => (super::scope_tree::ROOT, Some(Ok(String::new()))),
         };
         let id = core.add(scope, OpKind::ChildStarted { child });
         match known {
@@ -277,7 +278,7 @@ impl<T> ChildWorkflowFuture<T> {
     pub fn signal<A: Serialize + 'static>(&self, signal: Signal<A>, value: A) -> ExternalFuture {
         let execution = WorkflowExecution { workflow_id: self.id.clone(), run_id: String::new() };
         let child = Some(self.operation.id);
-        signal_external(&self.operation.shared, super::scope::ROOT, execution, signal, value, child)
+        signal_external(&self.operation.shared, super::scope_tree::ROOT, execution, signal, value, child)
     }
 }
 

@@ -8,10 +8,10 @@ use std::{
 use segno_proto::common::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Context, core::BoxFuture, sorted::Sorted};
+use super::{Context, operation::BoxFuture, sorted::Sorted};
 use crate::{
     converter::{self, ALL_PAYLOADS, ConversionError},
-    definition::{Query, Signal, Update},
+    definition::messages::{Query, Signal, Update},
     failure::{Failure, Result},
 };
 

@@ -12,18 +12,20 @@ use std::{
 use segno_proto::common::{Header, Payload};
 
 use super::{
-    core::{BoxFuture, Check, Closing, OpId, OpKind, Poison, Shared, Spawned},
+    core::{Closing, Poison, Shared, SpawnedFuture},
+    delivery::spawn_signal_handler,
     handlers::{ANY, Bound, HandlerKind},
     info::UpdateInfo,
     interceptor::InboundKind,
+    operation::{BoxFuture, Check, OpId, OpKind},
     queue::{self, RootId},
-    registry::Made,
+    registry::NewInstance,
     violation::ViolationKind,
 };
 use crate::{
     converter::ConversionError,
-    failure::{Error, Failure, Result, panic_message},
-    telemetry::spans::{self, Spanned},
+    failure::{Error, Failure, panic_message},
+    telemetry::spans::{self, SpanFields},
 };
 
 /// The run itself.
@@ -55,30 +57,9 @@ pub(crate) struct Instance {
     polls: u32,
 }
 
-/// Lets the handler of a signal go on by itself. `abandoned`: the end of the workflow may cut it off.
-pub(crate) fn spawn_signal_handler(shared: &Arc<Shared>, future: BoxFuture<Result<()>>, abandoned: bool) {
-    let mut core = shared.core();
-    let id = core.next_root();
-    core.unfinished.begin(abandoned);
-    let inner = shared.clone();
-    let future = Box::pin(async move {
-        let result = future.await;
-        let mut core = inner.core();
-        core.unfinished.end(abandoned);
-        if let Err(error) = result
-            && core.closing.is_none()
-        {
-            core.closing = Some(Closing::Returned(Err(error)));
-        }
-    });
-    core.spawned.push(Spawned { id, future, update: None });
-    drop(core);
-    shared.queue.push(id);
-}
-
 impl Instance {
-    pub fn new(shared: Arc<Shared>, made: Made) -> Self {
-        let Made { run, handlers } = made;
+    pub fn new(shared: Arc<Shared>, made: NewInstance) -> Self {
+        let NewInstance { run, handlers } = made;
         let inner = shared.clone();
         let future = Box::pin(async move {
             let result = run.await;
@@ -97,7 +78,7 @@ impl Instance {
     pub fn span(&self) -> tracing::Span {
         let core = self.shared.core();
         let info = &core.info;
-        let run = Spanned { kind: &info.kind, workflow_id: &info.workflow_id, run_id: info.run_id() };
+        let run = SpanFields { kind: &info.kind, workflow_id: &info.workflow_id, run_id: info.run_id() };
         spans::workflow_span(|| info.headers(), &run)
     }
 
@@ -198,7 +179,7 @@ impl Instance {
             if aborted.is_empty() && spawned.is_empty() {
                 break;
             }
-            for Spawned { id, future, update } in spawned {
+            for SpawnedFuture { id, future, update } in spawned {
                 let waker = queue::waker(id, &self.shared.queue);
                 self.roots.insert(id, Root { future, waker, update });
                 self.shared.queue.push(id);
@@ -359,7 +340,7 @@ impl Instance {
             inner.core().unfinished.end(abandoned);
             done(&inner, result);
         });
-        core.spawned.push(Spawned { id, future, update: Some(update) });
+        core.spawned.push(SpawnedFuture { id, future, update: Some(update) });
         Ok(())
     }
 }

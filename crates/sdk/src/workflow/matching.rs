@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     commands::{CHANGE_VERSION, CloseKind, Expected, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
-    core::OpId,
+    operation::OpId,
     sabotage::{self, Sabotage},
     violation::ViolationKind,
 };

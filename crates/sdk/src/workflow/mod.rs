@@ -1,7 +1,8 @@
 //! Workflows: the context, its futures, and what executes them.
 //!
 //! - `context`, `context_trait`, `schedule`, `futures`, `handlers`, `outcome`, `state`, `scope`: what workflows use
-//! - `core`: what they share; who becomes ready
+//! - `operation`, `signals`, `scope_tree`, `interceptor`, `local`: what `core` is made of
+//! - `core`: what they share; which operation becomes ready; `cancel`, `delivery`, `interception`: what acts on it
 //! - `instance`: roots and polls; `events`: what an event means; `execution`: history in, commands out
 //! - `history`, `commands`, `matching`, `violation`: turns, and their comparison with history
 
@@ -9,7 +10,9 @@ pub(crate) mod cancel;
 pub(crate) mod commands;
 mod context;
 mod context_trait;
+pub(crate) mod continue_as_new;
 pub(crate) mod core;
+mod delivery;
 pub(crate) mod events;
 pub(crate) mod execution;
 #[cfg(test)]
@@ -19,9 +22,11 @@ pub mod handlers;
 pub(crate) mod history;
 mod info;
 pub(crate) mod instance;
+mod interception;
 mod interceptor;
 pub(crate) mod local;
 pub(crate) mod matching;
+mod operation;
 mod outcome;
 mod query;
 mod queue;
@@ -30,13 +35,15 @@ mod registry;
 pub(crate) mod sabotage;
 mod schedule;
 mod scope;
+mod scope_tree;
 mod signals;
 mod sorted;
 mod state;
 mod violation;
 
-pub use context::{Context, ContinueAsNew, ExternalWorkflow, RandomStream, SignalStream};
+pub use context::{Context, ExternalWorkflow, RandomStream, SignalStream};
 pub use context_trait::WorkflowContext;
+pub use continue_as_new::ContinueAsNew;
 pub use futures::{
     CancelledFuture, ChildWorkflowFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, OperationFuture,
     PromiseFuture, SignalFuture, StartedFuture, TaskFuture, TimerFuture,

@@ -1,6 +1,6 @@
 //! What closures that handle signals and updates may return: a value, or a future of one.
 
-use super::{core::BoxFuture, handlers::HandlerOutcome};
+use super::{handlers::HandlerOutcome, operation::BoxFuture};
 use crate::failure::Result;
 
 /// Marks handlers that answer at once.

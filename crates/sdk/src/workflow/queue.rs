@@ -18,12 +18,12 @@ pub(crate) type RootId = u64;
 
 #[derive(Default)]
 pub(crate) struct RunQueue {
-    woken: Mutex<Woken>,
+    woken: Mutex<WokenRoots>,
     torn_down: AtomicBool,
 }
 
 #[derive(Default)]
-struct Woken {
+struct WokenRoots {
     roots: Sorted<RootId, ()>,
     /// The thread whose turn it is.
     turn: Option<ThreadId>,
@@ -31,7 +31,7 @@ struct Woken {
 }
 
 impl RunQueue {
-    fn woken(&self) -> std::sync::MutexGuard<'_, Woken> {
+    fn woken(&self) -> std::sync::MutexGuard<'_, WokenRoots> {
         self.woken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

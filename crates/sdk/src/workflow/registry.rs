@@ -6,10 +6,11 @@ use segno_proto::common::Payload;
 
 use super::{
     Context,
-    core::{BoxFuture, Shared},
+    core::Shared,
     handlers::{Bound, BoundHandlers, Handlers},
     interceptor::{Rules, WorkflowInterceptor},
-    scope::ROOT,
+    operation::BoxFuture,
+    scope_tree::ROOT,
     state::StateCell,
 };
 use crate::{
@@ -17,30 +18,30 @@ use crate::{
     definition::Workflow,
     failure::Result,
     task::DYNAMIC,
-    worker::VersioningBehavior,
+    worker::versioning::VersioningBehavior,
 };
 
 /// A new instance: its run, not polled yet, and its handlers.
-pub(crate) struct Made {
+pub(crate) struct NewInstance {
     pub run: BoxFuture<Result<Vec<Payload>>>,
     pub handlers: Box<dyn Bound>,
 }
 
 pub(crate) trait Factory: Send + Sync {
-    fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<Made, ConversionError>;
+    fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<NewInstance, ConversionError>;
     fn versioning(&self) -> VersioningBehavior;
 }
 
 struct Of<W: Workflow>(Arc<Handlers<W::State>>);
 
 impl<W: Workflow> Factory for Of<W> {
-    fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<Made, ConversionError> {
+    fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<NewInstance, ConversionError> {
         let input: W::Input = converter::decode(input, W::ARGUMENTS)?;
         let state = Arc::new(StateCell::new(W::init(&input)));
         let context = Context { shared, state, dynamic: Arc::default(), scope: ROOT };
         let handlers = Box::new(BoundHandlers { handlers: self.0.clone(), context: context.clone() });
         let run = Box::pin(async move { Ok(converter::encode(&W::run(context, input).await?, 1)?) });
-        Ok(Made { run, handlers })
+        Ok(NewInstance { run, handlers })
     }
 
     fn versioning(&self) -> VersioningBehavior {

@@ -16,20 +16,21 @@ use super::{
     Context, WorkflowContext,
     commands::{Ask, Expected},
     context::decode_first,
-    core::{BoxFuture, Counter, OpKind},
+    core::Counter,
     futures::{ChildWorkflowFuture, Decode, OperationFuture, PromiseFuture, TaskFuture, TimerFuture},
     interceptor::OutboundKind,
     local::{LocalOutcome, LocalWork},
     matching,
+    operation::{BoxFuture, OpKind},
 };
 use crate::{
-    client::Priority,
     converter::{self, ConversionError},
     definition::{TaskDefinition, WorkflowDefinition},
     failure::{Error, Failure, Result},
     options::{
         ChildOptions, IdReusePolicy, LocalOptions, ParentClosePolicy, RetryPolicy, ScheduleTaskOptions, wire_duration,
     },
+    priority::Priority,
 };
 
 /// Start-to-close of a task that names no time-out at all.

@@ -18,12 +18,12 @@ use super::{
 use crate::telemetry::Metrics;
 
 #[derive(Clone)]
-pub(crate) struct Counted {
+pub(crate) struct MeteredChannel {
     transport: Transport,
     counting: Option<Arc<(Metrics, String)>>,
 }
 
-impl Counted {
+impl MeteredChannel {
     /// `counting` has the namespace with it, which is a label.
     pub fn new(transport: Transport, counting: Option<(Metrics, String)>) -> Self {
         Self { transport, counting: counting.map(Arc::new) }
@@ -34,7 +34,7 @@ impl Counted {
     }
 }
 
-impl Counted {
+impl MeteredChannel {
     /// One call.
     pub async fn unary(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
         let began = self.counting.is_some().then(Instant::now);
@@ -47,7 +47,7 @@ impl Counted {
     }
 }
 
-impl Service<Request<Body>> for Counted {
+impl Service<Request<Body>> for MeteredChannel {
     type Response = Response<Answer>;
     type Error = Status;
     type Future = BoxFuture<'static, Result<Self::Response, Status>>;

@@ -1,0 +1,53 @@
+//! What a task or a workflow is for its callers: its name, what goes in and what comes out.
+
+use std::sync::Arc;
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{failure::Result, options::ScheduleTaskOptions, task::TaskContext};
+
+/// What can travel: through JSON, between threads, for as long as it likes.
+pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
+impl<T: Serialize + DeserializeOwned + Send + 'static> Data for T {}
+
+/// A task as a workflow sees it: a name, an input, an output. Temporal calls tasks activities.
+pub trait TaskDefinition: Send + Sync + 'static {
+    /// What it is given.
+    type Input: Serialize + DeserializeOwned + Send + 'static;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// Its name on the wire.
+    const KIND: &'static str;
+    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
+    #[doc(hidden)]
+    const ARGUMENTS: usize = 1;
+    /// Options of every call that does not bring its own.
+    fn options() -> ScheduleTaskOptions {
+        ScheduleTaskOptions::default()
+    }
+}
+
+/// A task that a worker can execute.
+pub trait Task: TaskDefinition {
+    /// What its executions share; `()` for a plain function.
+    type State: Send + Sync + 'static;
+    /// One attempt.
+    fn execute(
+        state: Arc<Self::State>,
+        ctx: TaskContext,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<Self::Output>> + Send;
+}
+
+/// A workflow as its callers see it: a name, an input, an output.
+pub trait WorkflowDefinition: Send + Sync + 'static {
+    /// What it is given.
+    type Input: Serialize + DeserializeOwned + Send + 'static;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// Its name on the wire.
+    const KIND: &'static str;
+    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
+    #[doc(hidden)]
+    const ARGUMENTS: usize = 1;
+}
