@@ -306,7 +306,7 @@ impl Choice {
 }
 
 /// How a step went.
-struct Ran {
+struct StepResult {
     step: &'static Step,
     verdict: Verdict,
     took: Duration,
@@ -359,7 +359,7 @@ impl Step {
 }
 
 /// Runs a step, unless it is left out or what it needs has failed, and says how it ended.
-fn run(step: &'static Step, choice: &Choice, failed: Option<&str>) -> Ran {
+fn run(step: &'static Step, choice: &Choice, failed: Option<&str>) -> StepResult {
     let begun = Instant::now();
     let mut commands = Commands::of(step.name);
     let verdict = match (choice.leaves_out(step), failed) {
@@ -376,11 +376,11 @@ fn run(step: &'static Step, choice: &Choice, failed: Option<&str>) -> Ran {
             verdict
         }
     };
-    Ran { step, verdict, took: begun.elapsed(), commands }
+    StepResult { step, verdict, took: begun.elapsed(), commands }
 }
 
 /// Every step with its result and duration, and the long commands of those that ran several.
-fn print_table(results: &[Ran], total: Duration) {
+fn print_table(results: &[StepResult], total: Duration) {
     println!("\n{:<20} {:<8} {:>8}", "step", "result", "seconds");
     for ran in results {
         let (word, why) = match &ran.verdict {

@@ -81,7 +81,7 @@ fn limited(text: impl Into<String>) -> Status {
     detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
 }
 
-/// A limit that somebody set was reached; says when to try again.
+/// A limit that the operator set was reached; says when to try again.
 pub fn exhausted(
     text: impl Into<String>,
     cause: ResourceExhaustedCause,

@@ -7,8 +7,8 @@ use std::{
 
 /// Less than this is short, and so is less than a twentieth of the disk.
 const FREE_MIN: u64 = 1 << 30;
-/// How often the log repeats that space is short.
-const AGAIN: Duration = Duration::from_secs(600);
+/// Pause before the log repeats that space is short.
+const WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Free and total bytes of a disk.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ impl Watch {
             self.warned = None;
             return false;
         }
-        let is_news = self.warned.is_none_or(|then| then.elapsed() >= AGAIN);
+        let is_news = self.warned.is_none_or(|then| then.elapsed() >= WARNING_INTERVAL);
         if is_news {
             self.warned = Some(Instant::now());
         }

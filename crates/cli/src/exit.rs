@@ -10,7 +10,7 @@ use tonic::Code;
 
 use crate::{
     client::{ClientError, is_not_grpc, is_too_large},
-    running::{Ended, Failed, Removed, TooFewFiles},
+    running::{DataDirRemoved, FileLimitTooLow, ServerFailure, WriteAccessLost},
 };
 
 /// It did not work, or the workflow did not complete.
@@ -70,17 +70,17 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
         of_backup(error)
     } else if error.is::<Usage>() {
         USAGE
-    } else if error.is::<Failed>() {
+    } else if error.is::<ServerFailure>() {
         SOFTWARE
     } else if let Some(CallError::DataLoss(_)) = error.downcast_ref() {
         DATA
-    } else if error.is::<TooFewFiles>() {
+    } else if error.is::<FileLimitTooLow>() {
         SYSTEM
     } else if let Some(error) = error.downcast_ref() {
         of_database(error)
-    } else if error.is::<Ended>() {
+    } else if error.is::<WriteAccessLost>() {
         TEMPORARY
-    } else if error.is::<CloseError>() || error.is::<Removed>() {
+    } else if error.is::<CloseError>() || error.is::<DataDirRemoved>() {
         IO
     } else {
         FAILED

@@ -51,12 +51,12 @@ pub struct Import {
 }
 
 /// A store that is open.
-enum Opened {
+enum OpenStore {
     File(Arc<SqliteStore>),
     Database(PostgresStore),
 }
 
-impl Opened {
+impl OpenStore {
     fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::File(store) => store.clone(),
@@ -74,8 +74,8 @@ impl Place {
         let store = opened.store();
         let result = runtime.block_on(runtime.spawn_blocking(move || work(&*store)));
         match opened {
-            Opened::Database(store) => runtime.block_on(store.close()),
-            Opened::File(store) => match Arc::try_unwrap(store) {
+            OpenStore::Database(store) => runtime.block_on(store.close()),
+            OpenStore::File(store) => match Arc::try_unwrap(store) {
                 Ok(store) => store.close().context("closing the store")?,
                 Err(_) => tracing::warn!("the store is closed with the process"),
             },
@@ -93,7 +93,7 @@ impl Place {
         Ok(Some(directory.ok_or_else(|| Usage(missing.to_owned()))?))
     }
 
-    async fn open(self) -> anyhow::Result<Opened> {
+    async fn open(self) -> anyhow::Result<OpenStore> {
         let directory = self.directory()?.unwrap_or_default();
         if let Some(url) = self.store {
             let node_name = format!("move-{}", std::process::id());
@@ -105,9 +105,9 @@ impl Place {
                     "nodes are running on this database: stop all of them first. To back it up while they run, use pg_dump"
                 );
             }
-            return Ok(Opened::Database(store));
+            return Ok(OpenStore::Database(store));
         }
-        Ok(Opened::File(Arc::new(SqliteStore::open(&directory, Default::default())?)))
+        Ok(OpenStore::File(Arc::new(SqliteStore::open(&directory, Default::default())?)))
     }
 }
 

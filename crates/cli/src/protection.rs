@@ -34,8 +34,8 @@ pub struct Protection {
     #[arg(long, env = "SEGNO_TLS_CLIENT_CRL", value_name = "FILE", requires = "tls_client_ca")]
     tls_client_crl: Option<PathBuf>,
     /// Whether clients without a certificate are let in, to be known by something else.
-    #[arg(long, env = "SEGNO_TLS_CLIENT_CERTS", value_enum, default_value_t = Wanted::Required, requires = "tls_client_ca")]
-    tls_client_certs: Wanted,
+    #[arg(long, env = "SEGNO_TLS_CLIENT_CERTS", value_enum, default_value_t = CertificateMode::Required, requires = "tls_client_ca")]
+    tls_client_certs: CertificateMode,
     /// Refuse callers that are not known: by an API key (`segno key`), a token or a certificate.
     #[arg(long, env = "SEGNO_AUTH")]
     auth: bool,
@@ -71,7 +71,7 @@ pub struct Protection {
 
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Wanted {
+enum CertificateMode {
     /// Without one there is no connection.
     Required,
     /// Others are known by something else.
@@ -82,7 +82,7 @@ impl Protection {
     /// As the server has them. `data` is the directory for what has to be kept, if there is one.
     pub fn options(self, ip: IpAddr, data: Option<&Path>) -> anyhow::Result<SecurityOptions> {
         let needs_auth = self.auth || self.jwks.is_some() || self.admin_key_file.is_some();
-        let needs_certificate = self.tls_client_ca.is_some() && self.tls_client_certs == Wanted::Required;
+        let needs_certificate = self.tls_client_ca.is_some() && self.tls_client_certs == CertificateMode::Required;
         let is_encrypted = self.tls_cert.is_some();
         if !ip.is_loopback() && !self.insecure && !(is_encrypted && (needs_auth || needs_certificate)) {
             let missing = match (is_encrypted, needs_auth || needs_certificate) {
@@ -99,8 +99,8 @@ impl Protection {
         let tls = match (self.tls_cert, self.tls_key) {
             (Some(certificate), Some(key)) => {
                 let wanted = match self.tls_client_certs {
-                    Wanted::Required => ClientCertificates::Required,
-                    Wanted::Optional => ClientCertificates::Optional,
+                    CertificateMode::Required => ClientCertificates::Required,
+                    CertificateMode::Optional => ClientCertificates::Optional,
                 };
                 let revoked = self.tls_client_crl;
                 let clients = self.tls_client_ca.map(|roots| ClientFiles { roots, wanted, revoked });

@@ -25,7 +25,7 @@ use tokio::{
 use crate::{disk::Watch, setup::Setup};
 
 /// How long the end waits for what is still under way.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where other nodes reach a server, unless something else is said.
 const NODE_PORT: u16 = 7234;
@@ -35,7 +35,7 @@ const REJOIN_MAX: Duration = Duration::from_secs(60);
 const REJOIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often the server looks whether its files are still there. Commits look by themselves; this is what a server at rest does.
-const LOOK_FOR_FILES: Duration = Duration::from_secs(5);
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Two for each connection to the database, and what the runtime and the listeners need.
 const OPEN_FILES_MIN: u64 = 96;
@@ -69,7 +69,7 @@ pub enum Data {
 /// Something without which a server cannot work has ended. Started again it goes on from what is stored.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: the server stops. Nothing that was acknowledged is lost; start it again, and please report this")]
-pub struct Failed(String);
+pub struct ServerFailure(String);
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -83,14 +83,14 @@ pub struct Plan {
     /// Settings of the node.
     pub node: NodeOptions,
     /// Whether time is skipped while nothing is under way. Only in memory.
-    pub skipping: Skipping,
+    pub skipping: TimeSkippingMode,
     /// What must be there before the first call is served.
     pub setup: Setup,
 }
 
 /// Whether the server's clock jumps while nothing is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skipping {
+pub enum TimeSkippingMode {
     /// It is the clock of the machine, or of the database that nodes share.
     Off,
     /// It jumps as soon as a client asks for it.
@@ -99,7 +99,7 @@ pub enum Skipping {
     Unlocked,
 }
 
-impl Skipping {
+impl TimeSkippingMode {
     fn clock(self, store: &dyn Store) -> Arc<dyn Clock> {
         match self {
             Self::Off => match store.membership() {
@@ -113,16 +113,16 @@ impl Skipping {
 }
 
 /// The store in use, and how to close it.
-enum Kept {
+enum ServerStore {
     InMemory(Arc<MemoryStore>),
     OnDisk(Arc<SqliteStore>, PathBuf),
     InDatabase(PostgresStore),
 }
 
 /// How a server ended.
-enum Over {
+enum ServerEnd {
     /// It was told to stop.
-    Stopped(Kept),
+    Stopped(ServerStore),
     /// Another node took its place. It may join again, with nothing in memory.
     Fenced(PostgresStore),
     /// It had begun to serve and failed: it ends, also if it had joined again before.
@@ -139,28 +139,28 @@ impl Plan {
             .build()
             .context("the async runtime did not start")?;
         // Boxed as a trait object: tokio's two schedulers would each get a copy of everything in it.
-        let serving: Pin<Box<dyn Future<Output = anyhow::Result<Kept>>>> = Box::pin(self.serve());
+        let serving: Pin<Box<dyn Future<Output = anyhow::Result<ServerStore>>>> = Box::pin(self.serve());
         let kept = runtime.block_on(serving)?;
-        if let Kept::InDatabase(store) = &kept {
+        if let ServerStore::InDatabase(store) = &kept {
             runtime.block_on(store.clone().close());
             tracing::info!("stopped cleanly");
         }
         // What still runs is dropped, and with it the last users of the store.
-        runtime.shutdown_timeout(STOP_PATIENCE);
+        runtime.shutdown_timeout(STOP_TIMEOUT);
         close(kept)
     }
 
     /// Serves until it is told to stop. A node that lost its place joins again as a new one.
-    async fn serve(self) -> anyhow::Result<Kept> {
+    async fn serve(self) -> anyhow::Result<ServerStore> {
         let mut rejoining: Option<Instant> = None;
         let (tell, told) = watch::channel(false);
         loop {
             match self.clone().serve_once(&tell, told.clone()).await {
-                Ok(Over::Stopped(kept)) => return Ok(kept),
-                Ok(Over::Broken(error)) => return Err(error),
+                Ok(ServerEnd::Stopped(kept)) => return Ok(kept),
+                Ok(ServerEnd::Broken(error)) => return Err(error),
                 // Another node took its place while it was on its way out.
-                Ok(Over::Fenced(store)) if *told.borrow() => return Ok(Kept::InDatabase(store)),
-                Ok(Over::Fenced(store)) => {
+                Ok(ServerEnd::Fenced(store)) if *told.borrow() => return Ok(ServerStore::InDatabase(store)),
+                Ok(ServerEnd::Fenced(store)) => {
                     tracing::warn!("this node lost its place; it joins again with what the database has");
                     store.abandon();
                     rejoining = Some(Instant::now());
@@ -174,15 +174,19 @@ impl Plan {
         }
     }
 
-    async fn serve_once(self, tell: &watch::Sender<bool>, mut told: watch::Receiver<bool>) -> anyhow::Result<Over> {
+    async fn serve_once(
+        self,
+        tell: &watch::Sender<bool>,
+        mut told: watch::Receiver<bool>,
+    ) -> anyhow::Result<ServerEnd> {
         let (kept, listener) = open(self.data, self.discard_damaged_log).await?;
         let is_tls = self.listen.security.tls.is_some();
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
         let store: Arc<dyn Store> = match &kept {
-            Kept::InMemory(store) => store.clone(),
-            Kept::OnDisk(store, _) => store.clone(),
-            Kept::InDatabase(store) => Arc::new(store.clone()),
+            ServerStore::InMemory(store) => store.clone(),
+            ServerStore::OnDisk(store, _) => store.clone(),
+            ServerStore::InDatabase(store) => Arc::new(store.clone()),
         };
         // Watched from here on, also while the node joins again: a signal is never lost.
         let (signalled, tell) = (stopped()?, tell.clone());
@@ -197,9 +201,9 @@ impl Plan {
         let node = Node::start_among(store, clock, self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
-            Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
-            Kept::OnDisk(_, directory) => directory.display().to_string(),
-            Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
+            ServerStore::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
+            ServerStore::OnDisk(_, directory) => directory.display().to_string(),
+            ServerStore::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
         let scheme = if is_tls { "https" } else { "http" };
         let ready = format!("Segno is ready. gRPC on {grpc}, web pages and HTTP on {scheme}://{http}, data {place}");
@@ -214,16 +218,16 @@ impl Plan {
             served = server.run(node, stopped) => served.map(|()| None).map_err(anyhow::Error::from),
             lost = removed(&kept) => Err(lost.into()),
             why = ended(&kept) => Ok(Some(why)),
-            why = watched.failed() => Err(Failed(why).into()),
+            why = watched.failed() => Err(ServerFailure(why).into()),
         };
         // What of the node still runs comes to its end.
         watched.shut_down();
         watched.end();
         Ok(match (over, kept) {
-            (Ok(None), kept) => Over::Stopped(kept),
-            (Ok(Some(CommitError::Fenced)), Kept::InDatabase(store)) => Over::Fenced(store),
-            (Ok(Some(why)), _) => Over::Broken(Ended(why).into()),
-            (Err(error), _) => Over::Broken(error),
+            (Ok(None), kept) => ServerEnd::Stopped(kept),
+            (Ok(Some(CommitError::Fenced)), ServerStore::InDatabase(store)) => ServerEnd::Fenced(store),
+            (Ok(Some(why)), _) => ServerEnd::Broken(WriteAccessLost(why).into()),
+            (Err(error), _) => ServerEnd::Broken(error),
         })
     }
 }
@@ -234,32 +238,32 @@ impl Plan {
     "the data directory {} was removed or replaced while the server was running. The server has ended, because what \
      it stored from then on would be lost. Put the directory back, or start with another one", .0.display()
 )]
-pub struct Removed(PathBuf);
+pub struct DataDirRemoved(PathBuf);
 
 /// The database does not let this server write. A new start begins from what the database has.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: the server has ended, because it may not go on from what it has in memory. Start it again")]
-pub struct Ended(CommitError);
+pub struct WriteAccessLost(CommitError);
 
 /// Waits until a server on a database has lost its place.
-async fn ended(kept: &Kept) -> CommitError {
+async fn ended(kept: &ServerStore) -> CommitError {
     match kept {
-        Kept::InDatabase(store) => store.ended().await,
-        Kept::InMemory(_) | Kept::OnDisk(..) => std::future::pending().await,
+        ServerStore::InDatabase(store) => store.ended().await,
+        ServerStore::InMemory(_) | ServerStore::OnDisk(..) => std::future::pending().await,
     }
 }
 
 /// Waits until the files of the store are not where they were.
-async fn removed(kept: &Kept) -> Removed {
-    let Kept::OnDisk(store, directory) = kept else { return std::future::pending().await };
+async fn removed(kept: &ServerStore) -> DataDirRemoved {
+    let ServerStore::OnDisk(store, directory) = kept else { return std::future::pending().await };
     let mut watch = Watch::default();
     loop {
         watch.look(directory);
-        tokio::time::sleep(LOOK_FOR_FILES).await;
+        tokio::time::sleep(FILE_CHECK_INTERVAL).await;
         let store = store.clone();
         // Commits look by themselves and fail at once; this is for the end of the process.
         if matches!(tokio::task::spawn_blocking(move || store.is_in_place()).await, Ok(false)) {
-            return Removed(directory.clone());
+            return DataDirRemoved(directory.clone());
         }
     }
 }
@@ -273,9 +277,9 @@ pub fn open_files_max() -> Option<u64> {
     line.and_then(|line| line.split_whitespace().next()?.parse().ok())
 }
 
-fn check_open_files() -> Result<(), TooFewFiles> {
+fn check_open_files() -> Result<(), FileLimitTooLow> {
     match open_files_max() {
-        Some(limit) if limit < OPEN_FILES_MIN => Err(TooFewFiles { limit }),
+        Some(limit) if limit < OPEN_FILES_MIN => Err(FileLimitTooLow { limit }),
         _ => Ok(()),
     }
 }
@@ -286,7 +290,7 @@ fn check_open_files() -> Result<(), TooFewFiles> {
     "this process may open {limit} files, which is too few: the server needs {OPEN_FILES_MIN} for itself and one for each \
      connection. Raise the limit (ulimit -n 1024, or LimitNOFILE= in a systemd unit) and start again"
 )]
-pub struct TooFewFiles {
+pub struct FileLimitTooLow {
     limit: u64,
 }
 
@@ -312,9 +316,12 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
 }
 
 /// Opens the store. On a database other nodes reach this one through the listener.
-async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Option<(TcpListener, NodeIdentity)>)> {
+async fn open(
+    data: Data,
+    discard_damaged_log: bool,
+) -> anyhow::Result<(ServerStore, Option<(TcpListener, NodeIdentity)>)> {
     match data {
-        Data::InMemory => Ok((Kept::InMemory(Arc::new(MemoryStore::default())), None)),
+        Data::InMemory => Ok((ServerStore::InMemory(Arc::new(MemoryStore::default())), None)),
         Data::Database { url, node_name, may_lose_commits, listen, ip, address, lease } => {
             let listener = listen_for_nodes(listen, ip).await?;
             let local = listener.local_addr().context("the server does not know its own address")?;
@@ -331,7 +338,7 @@ async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Op
                 may_lose_commits,
                 visits: false,
             };
-            Ok((Kept::InDatabase(PostgresStore::open(&url, options).await?), Some((listener, identity))))
+            Ok((ServerStore::InDatabase(PostgresStore::open(&url, options).await?), Some((listener, identity))))
         }
         Data::Directory(directory) => {
             let mut options = Options::default();
@@ -340,7 +347,7 @@ async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Op
             if let Some(damage) = store.discarded_log() {
                 tracing::error!(damage, "the write-ahead log was damaged: changes that were acknowledged are lost");
             }
-            Ok((Kept::OnDisk(Arc::new(store), directory), None))
+            Ok((ServerStore::OnDisk(Arc::new(store), directory), None))
         }
     }
 }
@@ -373,9 +380,9 @@ fn stopped() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
 }
 
 /// Closes the store, so that a clean stop leaves one tidy file.
-fn close(kept: Kept) -> anyhow::Result<()> {
-    let Kept::OnDisk(mut store, _) = kept else { return Ok(()) };
-    let until = Instant::now() + STOP_PATIENCE;
+fn close(kept: ServerStore) -> anyhow::Result<()> {
+    let ServerStore::OnDisk(mut store, _) = kept else { return Ok(()) };
+    let until = Instant::now() + STOP_TIMEOUT;
     loop {
         match Arc::try_unwrap(store) {
             Ok(store) => {

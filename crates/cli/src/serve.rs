@@ -16,7 +16,7 @@ use crate::{
     liveness::Liveness,
     logs,
     protection::Protection,
-    running::{Data, Plan, Skipping},
+    running::{Data, Plan, TimeSkippingMode},
     setup::Setup,
     traces::Traces,
 };
@@ -153,7 +153,7 @@ impl Serve {
             node.limits.transaction_bytes = PAGED_TRANSACTION_BYTES;
         }
         let discard_damaged_log = self.discard_damaged_log;
-        Plan { listen, data, discard_damaged_log, node, skipping: Skipping::Off, setup: Setup::default() }.run()
+        Plan { listen, data, discard_damaged_log, node, skipping: TimeSkippingMode::Off, setup: Setup::default() }.run()
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     liveness::Liveness,
     logs,
     protection::Protection,
-    running::{Data, Plan, Skipping},
+    running::{Data, Plan, TimeSkippingMode},
     setup::Setup,
 };
 
@@ -89,13 +89,13 @@ pub struct StartDev {
     #[command(flatten)]
     protection: Protection,
     #[command(flatten)]
-    meaningless: Meaningless,
+    meaningless: IgnoredFlags,
 }
 
-/// Flags that are accepted for the sake of those who pass them.
+/// Flags that are accepted, for compatibility with scripts that pass them, and ignored.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Accepted, without a meaning here")]
-struct Meaningless {
+struct IgnoredFlags {
     /// The web pages are parts of the HTTP port, which is any free one then.
     #[arg(long)]
     headless: bool,
@@ -234,7 +234,7 @@ impl StartDev {
             data,
             discard_damaged_log: false,
             node,
-            skipping: if self.skip_time { Skipping::Unlocked } else { Skipping::Off },
+            skipping: if self.skip_time { TimeSkippingMode::Unlocked } else { TimeSkippingMode::Off },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
     }

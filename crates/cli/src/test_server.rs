@@ -12,7 +12,7 @@ use segno_server::{ConnectionLimits, SecurityOptions, ServerOptions};
 use crate::{
     exit::Usage,
     logs,
-    running::{Data, Plan, Skipping},
+    running::{Data, Plan, TimeSkippingMode},
     setup::Setup,
 };
 
@@ -22,7 +22,7 @@ const ENABLED: &str = "--enable-time-skipping";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestServer {
     port: u16,
-    skipping: Skipping,
+    skipping: TimeSkippingMode,
 }
 
 /// The test server, if the arguments are of its form: they begin with a number.
@@ -38,8 +38,8 @@ pub fn asked_for(mut arguments: impl Iterator<Item = String>) -> Option<anyhow::
 fn read(port: &str, flags: &[String]) -> anyhow::Result<TestServer> {
     let Ok(port) = port.parse() else { bail!(Usage(format!("{port} is no port: ports go up to 65535"))) };
     match flags {
-        [] => Ok(TestServer { port, skipping: Skipping::Locked }),
-        [flag] if flag.eq_ignore_ascii_case(ENABLED) => Ok(TestServer { port, skipping: Skipping::Unlocked }),
+        [] => Ok(TestServer { port, skipping: TimeSkippingMode::Locked }),
+        [flag] if flag.eq_ignore_ascii_case(ENABLED) => Ok(TestServer { port, skipping: TimeSkippingMode::Unlocked }),
         [flag, ..] => {
             bail!(Usage(format!("a port alone starts a test server, which knows only the flag {ENABLED}, not {flag}")))
         }
@@ -80,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_port_alone_is_the_test_server() {
-        assert_eq!(asked("7233"), Some(Ok(TestServer { port: 7233, skipping: Skipping::Locked })));
-        let unlocked = TestServer { port: 7233, skipping: Skipping::Unlocked };
+        assert_eq!(asked("7233"), Some(Ok(TestServer { port: 7233, skipping: TimeSkippingMode::Locked })));
+        let unlocked = TestServer { port: 7233, skipping: TimeSkippingMode::Unlocked };
         assert_eq!(asked("7233 --enable-time-skipping"), Some(Ok(unlocked)));
         assert_eq!(asked("7233 --Enable-Time-Skipping"), Some(Ok(unlocked)));
     }

@@ -17,7 +17,7 @@ use rcgen::{
 use crate::exit::Usage;
 
 /// No clock of a client is further behind.
-const CLOCKS_APART: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+const CLOCK_SKEW_MAX: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 
 /// Commands about certificates.
@@ -106,7 +106,7 @@ impl Init {
         let mut params = CertificateParams::new(hosts).context("a --host is not a name or an address")?;
         params.distinguished_name.push(DnType::CommonName, name);
         let now = std::time::SystemTime::now();
-        params.not_before = (now - CLOCKS_APART).into();
+        params.not_before = (now - CLOCK_SKEW_MAX).into();
         params.not_after = (now + DAY * u32::from(self.days)).into();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         Ok(params)

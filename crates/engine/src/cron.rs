@@ -21,7 +21,7 @@ const STAR: u64 = 1 << 63;
 /// past only through the clock changes of that day.
 const CATCH_UP_SECONDS: i64 = 2 * 24 * 3600;
 /// Where `validate` looks for a first firing. Any moment serves, for a schedule that fires at all does so in every
-/// span of five years (the next century without a leap year at its turn aside).
+/// span of five years (except around a turn of the century without a leap year).
 const VALIDATE_FROM: i64 = 1_767_225_600; // 2026-01-01
 
 /// Refuses a schedule that cannot be parsed or never fires; the text is Temporal's. An empty schedule is none, and fine.

@@ -106,7 +106,7 @@ impl TaskFailure {
         Self { cause, message: message.into(), terminate: true }
     }
 
-    /// What the worker is told: the cause in pascal case and the text.
+    /// The answer to the worker: the cause in pascal case and the text.
     pub fn worker_message(&self) -> String {
         let name = pascal_case(self.cause.as_str_name().trim_start_matches("WORKFLOW_TASK_FAILED_CAUSE_"));
         if self.message.is_empty() { name } else { format!("{name}: {}", self.message) }

@@ -113,7 +113,7 @@ pub enum LostBecause {
     Disconnected,
     /// It was silent for too long.
     Silent,
-    /// It said goodbye.
+    /// It has shut down.
     ShutDown,
 }
 
@@ -129,7 +129,7 @@ impl LostBecause {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Held {
+struct HoldState {
     /// When it was handed over, or given up.
     since: Nanos,
     /// The worker said that it has it, or need not.
@@ -152,15 +152,15 @@ pub struct Lease {
     came_back: bool,
     /// Its silence means something: it reports by itself, or must show up after a restart.
     silence_counts: bool,
-    /// It said goodbye: it finishes what it has, without polls and reports.
+    /// It shuts down: it finishes what it has, without polls and reports.
     leaving: bool,
-    holds: BTreeMap<Hold, Held>,
+    holds: BTreeMap<Hold, HoldState>,
     /// Runs whose workflow task it has.
     tasks: BTreeSet<u64>,
 }
 
 impl Lease {
-    /// A worker that was heard of for the first time.
+    /// A worker after its first sign of life.
     pub fn new(now: Nanos) -> Self {
         Self {
             state: State::Active,
@@ -227,7 +227,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Whether it said goodbye.
+    /// Whether it shuts down.
     pub fn is_leaving(&self) -> bool {
         self.leaving
     }
@@ -281,13 +281,13 @@ impl Lease {
         for hold in &beat.bound {
             // The worker knows an attempt only after it was handed over, so what is not there is over or of others.
             if let Some(held) = self.holds.get_mut(hold) {
-                *held = Held { since: now, confirmed: true };
+                *held = HoldState { since: now, confirmed: true };
             }
         }
         for hold in &beat.unbound {
             // If its end is not on record by the time of the next look, it never had one.
             if let Some(held) = self.holds.get_mut(hold).filter(|held| held.confirmed) {
-                *held = Held { since: now, confirmed: false };
+                *held = HoldState { since: now, confirmed: false };
             }
         }
         Ok(self.token())
@@ -300,12 +300,12 @@ impl Lease {
 
     /// It was handed an attempt.
     pub fn hand_over(&mut self, hold: Hold, now: Nanos) {
-        self.holds.entry(hold).or_insert(Held { since: now, confirmed: false });
+        self.holds.entry(hold).or_insert(HoldState { since: now, confirmed: false });
     }
 
     /// Storage says that it was handed an attempt, before the server restarted. That counts as said by the worker.
     pub fn restore(&mut self, hold: Hold, now: Nanos) {
-        self.holds.insert(hold, Held { since: now, confirmed: true });
+        self.holds.insert(hold, HoldState { since: now, confirmed: true });
     }
 
     /// An attempt is over.
@@ -348,12 +348,12 @@ impl Lease {
         self.holds.is_empty() && self.tasks.is_empty()
     }
 
-    /// When it was last heard of.
+    /// Time of its last sign of life.
     pub fn last_heard(&self) -> Nanos {
         self.heard
     }
 
-    /// Until when it counts as alive if nothing is heard of it; `None` if nothing limits that.
+    /// Until when it counts as alive without a sign of life; `None` if nothing limits that.
     pub fn alive_until(&self, settings: &LeaseSettings) -> Option<Nanos> {
         if self.state == State::Inactive {
             return None;
@@ -395,7 +395,7 @@ impl Lease {
             return due;
         }
         if self.speaks_protocol() {
-            let late = |held: &Held| !held.confirmed && held.since.saturating_add(settings.verification) <= now;
+            let late = |held: &HoldState| !held.confirmed && held.since.saturating_add(settings.verification) <= now;
             due.orphans = self.holds.iter().filter(|(_, held)| late(held)).map(|(hold, _)| *hold).collect();
             self.holds.retain(|_, held| !late(held));
         }

@@ -21,9 +21,9 @@ pub const BUFFERED_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const HISTORY_EVENTS_MAX: i64 = 51_200;
 /// Most bytes of history of one run; passing it ends the run.
 pub const HISTORY_BYTES_MAX: i64 = 50 * 1024 * 1024;
-/// From here on the worker is told to continue as new, unless [`Limits`] says otherwise.
+/// From here on the server suggests to the worker to continue as new, unless [`Limits`] says otherwise.
 pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
-/// From here on the worker is told to continue as new, unless [`Limits`] says otherwise.
+/// From here on the server suggests to the worker to continue as new, unless [`Limits`] says otherwise.
 pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
 /// How long a speculative workflow task may wait on a normal queue before it becomes a normal one.
 pub const SPECULATIVE_SCHEDULE_TO_START: Nanos = 5 * SECOND;
@@ -66,11 +66,11 @@ pub const SCRIPT_EVENTS_KEPT: i64 = 10_000;
 /// Limits that the operator of the server may set. They come in with each call, like the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Events from which on the worker is told to continue as new.
+    /// Events from which on the server suggests to continue as new.
     pub history_events_suggest: i64,
-    /// Bytes of history from which on the worker is told to continue as new.
+    /// Bytes of history from which on the server suggests to continue as new.
     pub history_bytes_suggest: i64,
-    /// Updates from which on the worker is told to continue as new.
+    /// Updates from which on the server suggests to continue as new.
     pub updates_suggest: usize,
     /// Largest payload of one field, in bytes.
     pub blob_bytes: usize,
@@ -116,7 +116,7 @@ impl Default for UpdateLimits {
 }
 
 impl UpdateLimits {
-    /// How many updates a run may have had before its worker is told to continue as new: nine tenths of the limit.
+    /// How many updates a run may have had before the server suggests to continue as new: nine tenths of the limit.
     pub fn suggest(&self) -> usize {
         match self.total {
             0 => usize::MAX,

@@ -11,9 +11,9 @@ use segno_proto::{
 use crate::{
     parts::{
         activity::timeouts as activity_timeouts,
-        chain::{self, Next},
+        chain::{self, RunContinuation},
         close,
-        schedule::turn as schedule,
+        schedule::advance as schedule,
         workflow_task,
     },
     retry,
@@ -143,8 +143,11 @@ fn wake_activity(draft: &mut Draft, id: i64) -> bool {
 fn time_out_run(draft: &mut Draft, execution_over: bool) {
     let now = draft.now();
     let failure = retry::timeout_failure("workflow timeout".to_owned(), TimeoutType::StartToClose);
-    let next =
-        if execution_over { Next::End(RetryState::Timeout) } else { chain::after_failure(&draft.run, now, &failure) };
+    let next = if execution_over {
+        RunContinuation::End(RetryState::Timeout)
+    } else {
+        chain::after_failure(&draft.run, now, &failure)
+    };
     close::fail_started_task(draft);
     let (retry_state, new_execution_run_id) = chain::follow(draft, next, Some(failure));
     close::close(

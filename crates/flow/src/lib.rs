@@ -29,7 +29,7 @@ mod render;
 mod syntax;
 pub mod value;
 
-pub use check::{Checked, check, check_test};
+pub use check::{CheckOutput, check, check_test};
 pub use compile::{CODE_BYTES_MAX, CODE_FORMAT, Code, Schedule, compile};
 pub use machine::{
     FrameInfo, Inspection, Metadata, MigrateError, PendingItem, QueryError, ScriptVersion, WaitingCode, inspect,

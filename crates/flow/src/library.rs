@@ -15,7 +15,7 @@ pub enum Effect {
 
 /// Whether a function of the library takes a function of the script, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
+pub enum CallbackPosition {
     /// It takes values only.
     Values,
     /// The argument at this place is a function that must not be async.
@@ -166,7 +166,7 @@ pub struct Signature {
     /// What calling it does.
     pub effect: Effect,
     /// Whether it takes a function.
-    pub takes: Takes,
+    pub takes: CallbackPosition,
     /// The place of the argument with options, and these.
     pub options: Option<(usize, Options)>,
     /// Whether only test files have it.
@@ -195,7 +195,7 @@ macro_rules! functions {
                             #[allow(unused_mut, reason = "some have nothing more")]
                             let mut signature = Signature {
                                 name: $name, least: $least, most: $most, effect: Effect::$effect,
-                                takes: Takes::Values, options: None, test_only: false,
+                                takes: CallbackPosition::Values, options: None, test_only: false,
                             };
                             $(signature.takes = $takes;)?
                             $(signature.options = Some(($place, $options));)?
@@ -232,9 +232,9 @@ functions! {
         TaskAny = "Task.any", 1..=2, Effect, options 1 DECIDE;
         TaskRace = "Task.race", 1..=2, Effect, options 1 DECIDE;
         TaskSettle = "Task.settle", 1..=1, Effect;
-        TaskMap = "Task.map", 2..=3, Effect, takes Takes::AsyncFunction(1), options 2 MAP;
+        TaskMap = "Task.map", 2..=3, Effect, takes CallbackPosition::AsyncFunction(1), options 2 MAP;
         WaitForSignal = "wait_for_signal", 1..=2, Effect, options 1 SIGNAL_WAIT;
-        WaitUntil = "wait_until", 1..=2, Effect, takes Takes::Condition(0);
+        WaitUntil = "wait_until", 1..=2, Effect, takes CallbackPosition::Condition(0);
         WorkflowRun = "Workflow.run", 1..=3, Effect, options 2 CHILD;
         WorkflowStart = "Workflow.start", 1..=3, Effect, options 2 CHILD;
         WorkflowSignal = "Workflow.signal", 2..=4, Effect, options 3 SEND_SIGNAL;
@@ -283,8 +283,8 @@ functions! {
         PayloadBytes = "Payload.bytes", 1..=1, Pure;
         Error = "Error", 1..=2, Pure, options 1 ERROR;
         Log = "log", 1..=2, Effect;
-        Mock = "mock", 2..=2, Effect, takes Takes::AsyncFunction(1), test true;
-        MockWorkflow = "mockWorkflow", 2..=2, Effect, takes Takes::AsyncFunction(1), test true;
+        Mock = "mock", 2..=2, Effect, takes CallbackPosition::AsyncFunction(1), test true;
+        MockWorkflow = "mockWorkflow", 2..=2, Effect, takes CallbackPosition::AsyncFunction(1), test true;
         TestStart = "Test.start", 0..=ANY, Effect, test true;
         TestResult = "Test.result", 0..=0, Effect, test true;
         TestSignal = "Test.signal", 1..=ANY, Effect, test true;
@@ -318,15 +318,15 @@ functions! {
         Join = "join", 0..=1, Pure;
         Reverse = "reverse", 0..=0, Pure;
         Flat = "flat", 0..=1, Pure;
-        Sort = "sort", 0..=1, Pure, takes Takes::OptionalFunction(0);
-        Map = "map", 1..=1, Pure, takes Takes::AsyncFunction(0);
-        Filter = "filter", 1..=1, Pure, takes Takes::Function(0);
-        Find = "find", 1..=1, Pure, takes Takes::Function(0);
-        FindIndex = "findIndex", 1..=1, Pure, takes Takes::Function(0);
-        Some = "some", 1..=1, Pure, takes Takes::Function(0);
-        Every = "every", 1..=1, Pure, takes Takes::Function(0);
-        FlatMap = "flatMap", 1..=1, Pure, takes Takes::Function(0);
-        Reduce = "reduce", 2..=2, Pure, takes Takes::Function(0);
+        Sort = "sort", 0..=1, Pure, takes CallbackPosition::OptionalFunction(0);
+        Map = "map", 1..=1, Pure, takes CallbackPosition::AsyncFunction(0);
+        Filter = "filter", 1..=1, Pure, takes CallbackPosition::Function(0);
+        Find = "find", 1..=1, Pure, takes CallbackPosition::Function(0);
+        FindIndex = "findIndex", 1..=1, Pure, takes CallbackPosition::Function(0);
+        Some = "some", 1..=1, Pure, takes CallbackPosition::Function(0);
+        Every = "every", 1..=1, Pure, takes CallbackPosition::Function(0);
+        FlatMap = "flatMap", 1..=1, Pure, takes CallbackPosition::Function(0);
+        Reduce = "reduce", 2..=2, Pure, takes CallbackPosition::Function(0);
         StartsWith = "startsWith", 1..=1, Pure;
         EndsWith = "endsWith", 1..=1, Pure;
         Split = "split", 1..=1, Pure;

@@ -69,11 +69,11 @@ pub struct PromiseRef {
     /// Its id as scripts see it (`task-1`).
     pub id: Arc<str>,
     /// Where the number is noted when the last reference disappears.
-    released: Option<Released>,
+    released: Option<ReleasedPromises>,
 }
 
 /// Numbers of promises whose last reference disappeared, in that order.
-pub type Released = Rc<RefCell<Vec<u32>>>;
+pub type ReleasedPromises = Rc<RefCell<Vec<u32>>>;
 
 impl PromiseRef {
     /// A reference that is not watched.
@@ -84,7 +84,7 @@ impl PromiseRef {
 
     /// A reference that notes its number here when it disappears.
     #[must_use]
-    pub const fn watched(number: u32, id: Arc<str>, released: Released) -> Self {
+    pub const fn watched(number: u32, id: Arc<str>, released: ReleasedPromises) -> Self {
         Self { number, id, released: Some(released) }
     }
 }

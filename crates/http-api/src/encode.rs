@@ -16,8 +16,8 @@ use super::{
 };
 
 /// Writes a message, by its full name with a dot in front.
-pub(super) fn message(name: &str, bytes: &[u8], short: bool, indent: bool) -> Result<String, Malformed> {
-    let message = Schema::get().message(name).ok_or_else(|| Malformed(format!("there is no message {name}")))?;
+pub(super) fn message(name: &str, bytes: &[u8], short: bool, indent: bool) -> Result<String, MalformedMessage> {
+    let message = Schema::get().message(name).ok_or_else(|| MalformedMessage(format!("there is no message {name}")))?;
     let mut encoder = Encoder { writer: Writer::new(indent), short };
     encoder.message(message, bytes)?;
     Ok(encoder.writer.finish())
@@ -26,9 +26,9 @@ pub(super) fn message(name: &str, bytes: &[u8], short: bool, indent: bool) -> Re
 /// Bytes are not the message they are said to be.
 #[derive(Debug, thiserror::Error)]
 #[error("the response is malformed: {0}")]
-pub(super) struct Malformed(String);
+pub(super) struct MalformedMessage(String);
 
-impl From<DecodeError> for Malformed {
+impl From<DecodeError> for MalformedMessage {
     fn from(error: DecodeError) -> Self {
         Self(error.to_string())
     }
@@ -48,7 +48,7 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn message(&mut self, message: &Message, bytes: &[u8]) -> Result<(), Malformed> {
+    fn message(&mut self, message: &Message, bytes: &[u8]) -> Result<(), MalformedMessage> {
         if self.special(message, bytes)? {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn fields(&mut self, message: &Message, bytes: &[u8]) -> Result<(), Malformed> {
+    fn fields(&mut self, message: &Message, bytes: &[u8]) -> Result<(), MalformedMessage> {
         for (position, values) in sorted(message, bytes)? {
             let field = &message.fields[position];
             self.writer.name(&field.json_name);
@@ -67,7 +67,7 @@ impl Encoder {
         Ok(())
     }
 
-    fn field(&mut self, field: &Field, values: &[Wire<'_>]) -> Result<(), Malformed> {
+    fn field(&mut self, field: &Field, values: &[Wire<'_>]) -> Result<(), MalformedMessage> {
         if let Some((key, value)) = Schema::get().map_entry(field) {
             return self.map(key, value, values);
         }
@@ -103,7 +103,7 @@ impl Encoder {
         }
     }
 
-    fn map(&mut self, key: &Field, value: &Field, entries: &[Wire<'_>]) -> Result<(), Malformed> {
+    fn map(&mut self, key: &Field, value: &Field, entries: &[Wire<'_>]) -> Result<(), MalformedMessage> {
         // Numbers in their order, then text.
         let mut sorted: BTreeMap<(i128, String), Vec<u8>> = BTreeMap::new();
         for entry in entries {
@@ -140,11 +140,12 @@ impl Encoder {
         Ok(())
     }
 
-    fn one(&mut self, field: &Field, value: &Wire<'_>) -> Result<(), Malformed> {
+    fn one(&mut self, field: &Field, value: &Wire<'_>) -> Result<(), MalformedMessage> {
         match field.kind {
             Type::Message => {
                 let message = Schema::get().message_of(field);
-                let message = message.ok_or_else(|| Malformed(format!("there is no message {}", field.type_name)))?;
+                let message =
+                    message.ok_or_else(|| MalformedMessage(format!("there is no message {}", field.type_name)))?;
                 return self.message(message, value.bytes());
             }
             Type::String => self.writer.string(&String::from_utf8_lossy(value.bytes())),
@@ -167,7 +168,7 @@ impl Encoder {
             Type::Int64 | Type::Sfixed64 => self.writer.string(&(value.number() as i64).to_string()),
             Type::Sint64 => self.writer.string(&unzigzag(value.number()).to_string()),
             Type::Uint64 | Type::Fixed64 => self.writer.string(&value.number().to_string()),
-            Type::Group => return Err(Malformed("groups are not part of proto3".to_owned())),
+            Type::Group => return Err(MalformedMessage("groups are not part of proto3".to_owned())),
         }
         Ok(())
     }
@@ -182,7 +183,7 @@ impl Encoder {
     }
 
     /// Messages that JSON has another form for.
-    fn special(&mut self, message: &Message, bytes: &[u8]) -> Result<bool, Malformed> {
+    fn special(&mut self, message: &Message, bytes: &[u8]) -> Result<bool, MalformedMessage> {
         match message.name.as_str() {
             ".temporal.api.common.v1.Payload" if self.short => {
                 let Some(short) = payload::short(bytes) else { return Ok(false) };
@@ -232,12 +233,13 @@ impl Encoder {
         Ok(true)
     }
 
-    fn any(&mut self, any: &Any) -> Result<(), Malformed> {
+    fn any(&mut self, any: &Any) -> Result<(), MalformedMessage> {
         self.writer.open('{');
         self.writer.name("@type");
         self.writer.string(&any.type_url);
         let name = format!(".{}", any.type_url.rsplit('/').next().unwrap_or_default());
-        let message = Schema::get().message(&name).ok_or_else(|| Malformed(format!("there is no message {name}")))?;
+        let message =
+            Schema::get().message(&name).ok_or_else(|| MalformedMessage(format!("there is no message {name}")))?;
         self.fields(message, &any.value)?;
         self.writer.close('}');
         Ok(())
@@ -260,7 +262,7 @@ impl Wire<'_> {
 }
 
 /// Values of the fields that are known, by the place of the field in the message.
-fn sorted<'a>(message: &Message, bytes: &'a [u8]) -> Result<BTreeMap<usize, Vec<Wire<'a>>>, Malformed> {
+fn sorted<'a>(message: &Message, bytes: &'a [u8]) -> Result<BTreeMap<usize, Vec<Wire<'a>>>, MalformedMessage> {
     let mut fields: BTreeMap<usize, Vec<Wire<'a>>> = BTreeMap::new();
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -273,8 +275,8 @@ fn sorted<'a>(message: &Message, bytes: &'a [u8]) -> Result<BTreeMap<usize, Vec<
     Ok(fields)
 }
 
-fn read<'a>(rest: &mut &'a [u8], wire: WireType) -> Result<Wire<'a>, Malformed> {
-    let cut_off = || Malformed("it is cut off".to_owned());
+fn read<'a>(rest: &mut &'a [u8], wire: WireType) -> Result<Wire<'a>, MalformedMessage> {
+    let cut_off = || MalformedMessage("it is cut off".to_owned());
     Ok(match wire {
         WireType::Varint => Wire::Varint(decode_varint(rest)?),
         WireType::ThirtyTwoBit => {
@@ -294,7 +296,7 @@ fn read<'a>(rest: &mut &'a [u8], wire: WireType) -> Result<Wire<'a>, Malformed> 
             Wire::Bytes(bytes)
         }
         WireType::StartGroup | WireType::EndGroup => {
-            return Err(Malformed("groups are not part of proto3".to_owned()));
+            return Err(MalformedMessage("groups are not part of proto3".to_owned()));
         }
     })
 }

@@ -91,7 +91,7 @@ fn respond(status: StatusCode, json: String, outbound: Style) -> Response<Full<B
     response
 }
 
-/// Whether there is a call at this path, with whatever method.
+/// Whether there is a call at this path, with any HTTP method.
 pub fn has(path: &str) -> bool {
     let path = parameters::unescape(path, false);
     path.is_some_and(|path| !matches!(routes::find("GET", &path), Match::Nothing))

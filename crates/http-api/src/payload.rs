@@ -25,7 +25,7 @@ const MESSAGE_TYPE_MEMBER: &str = "_protoMessageType";
 const BINARY_NULL_BASE64: &str = "YmluYXJ5L251bGw=";
 
 /// What the short form of a payload shows.
-pub(super) enum Short {
+pub(super) enum ShortForm {
     Null,
     Json(Node),
     /// A protobuf message, by its type.
@@ -33,27 +33,27 @@ pub(super) enum Short {
 }
 
 /// The short form of an encoded payload, if it has one.
-pub(super) fn short(bytes: &[u8]) -> Option<Short> {
+pub(super) fn short(bytes: &[u8]) -> Option<ShortForm> {
     let payload = Payload::decode(bytes).ok()?;
     let metadata = |name: &str| payload.metadata.get(name).and_then(|value| std::str::from_utf8(value).ok());
     let read = || json::parse(&payload.data).ok().flatten();
     match metadata(ENCODING)? {
-        BINARY_NULL => Some(Short::Null),
+        BINARY_NULL => Some(ShortForm::Null),
         JSON_PLAIN if payload.metadata.len() == 1 => match read()? {
-            Node { value: Value::Null, .. } => Some(Short::Null),
-            node => Some(Short::Json(node)),
+            Node { value: Value::Null, .. } => Some(ShortForm::Null),
+            node => Some(ShortForm::Json(node)),
         },
         JSON_PROTOBUF if payload.metadata.len() == 2 => {
             let kind = metadata(MESSAGE_TYPE).filter(|kind| !kind.is_empty())?;
             let Value::Object(members) = read()?.value else { return None };
             let members = members.into_iter().map(|member| (member.name, member.value)).collect();
-            Some(Short::Protobuf(members, kind.to_owned()))
+            Some(ShortForm::Protobuf(members, kind.to_owned()))
         }
         _ => None,
     }
 }
 
-impl Short {
+impl ShortForm {
     /// Writes it as a value.
     pub(super) fn write(&self, writer: &mut Writer) {
         match self {

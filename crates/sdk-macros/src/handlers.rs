@@ -331,9 +331,9 @@ fn registration(method: &ImplItemFn, chained: TokenStream) -> TokenStream {
     }
 }
 
-type Expanded = syn::Result<(TokenStream, TokenStream)>;
+type HandlerTokens = syn::Result<(TokenStream, TokenStream)>;
 
-fn signal(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded {
+fn signal(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> HandlerTokens {
     let form = form(&method.sig, "a signal", &[Form::Exclusive, Form::Async])?;
     let called = call(block, method, options, form, "a signal")?;
     let Call { input_type, call, count, .. } = &called;
@@ -372,7 +372,7 @@ fn signal(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded 
     Ok((constant, registration(method, chained)))
 }
 
-fn query(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded {
+fn query(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> HandlerTokens {
     let form = form(&method.sig, "a query", &[Form::Shared])?;
     let called = call(block, method, options, form, "a query")?;
     let Call { input_type, call, count, .. } = &called;
@@ -403,7 +403,7 @@ fn query(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded {
     Ok((constant, registration(method, chained)))
 }
 
-fn update(block: &ItemImpl, methods: &Methods, method: &ImplItemFn, options: &Options) -> Expanded {
+fn update(block: &ItemImpl, methods: &Methods, method: &ImplItemFn, options: &Options) -> HandlerTokens {
     let form = form(&method.sig, "an update", &[Form::Exclusive, Form::Async])?;
     let called = call(block, method, options, form, "an update")?;
     let Call { input_type, call, count, .. } = &called;

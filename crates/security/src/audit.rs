@@ -32,7 +32,7 @@ const UNWRITTEN_MAX: usize = 16 * 1024;
 /// How often it is tried whether the log can be written again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// How long a call waits for its line.
-const WRITTEN_MAX: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Characters of a method or a namespace.
 const TEXT_MAX: usize = 256;
@@ -42,7 +42,7 @@ const CAUSE: &str = "audit log";
 /// Writes down calls.
 pub struct Audit {
     log: Arc<Log>,
-    /// Told if the thread that writes panics.
+    /// Completes if the thread that writes panics.
     panicked: Option<oneshot::Receiver<()>>,
 }
 
@@ -65,7 +65,7 @@ struct LogStatus {
 /// A line for the log.
 struct Line {
     text: String,
-    /// Told whether it is written.
+    /// Receives whether it is written.
     written: Option<SyncSender<bool>>,
 }
 
@@ -149,7 +149,7 @@ impl Entry {
         }
         let (written, is_written) = sync_channel(1);
         self.write(&format!("{code:?}"), Some(written));
-        match tokio::task::block_in_place(|| is_written.recv_timeout(WRITTEN_MAX)) {
+        match tokio::task::block_in_place(|| is_written.recv_timeout(WRITE_TIMEOUT)) {
             Ok(true) => Ok(()),
             _ => Err(Status::unavailable(
                 "the change was made, but the audit log that this server requires (--audit-required) cannot be written; the \

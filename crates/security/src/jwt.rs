@@ -21,9 +21,9 @@ use tonic::Status;
 use super::{Caller, Proof, fetch, roles::Grants};
 
 /// Keys are fetched again after this long.
-const REFRESH: Duration = Duration::from_secs(300);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
 /// Tokens with unknown keys do not make the server fetch them more often.
-const REFRESH_MIN: Duration = Duration::from_secs(5);
+const REFRESH_INTERVAL_MIN: Duration = Duration::from_secs(5);
 /// How far clocks may be apart.
 const LEEWAY_SECONDS: i64 = 30;
 /// Longest token.
@@ -49,20 +49,20 @@ pub struct TokenOptions {
 pub struct Tokens {
     options: TokenOptions,
     keys: Mutex<KeySet>,
-    /// Whoever has it fetches.
+    /// Held by the task that fetches the keys.
     fetching: tokio::sync::Mutex<()>,
-    checked: Mutex<HashMap<[u8; 32], Checked>>,
+    checked: Mutex<HashMap<[u8; 32], CheckedToken>>,
 }
 
 #[derive(Default)]
 struct KeySet {
     keys: Arc<Vec<Key>>,
     fetched_at: Option<Instant>,
-    /// When they were last asked for, whatever came of it.
+    /// When they were last fetched, with or without success.
     tried_at: Option<Instant>,
 }
 
-struct Checked {
+struct CheckedToken {
     caller: Arc<Caller>,
     not_before: i64,
     expires: i64,
@@ -74,10 +74,10 @@ struct Checked {
 struct Key {
     id: Option<String>,
     algorithm: &'static str,
-    public: Public,
+    public: PublicKey,
 }
 
-enum Public {
+enum PublicKey {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     Point(Vec<u8>),
 }
@@ -101,7 +101,7 @@ impl Tokens {
             check_times(checked.not_before, checked.expires, seconds)?;
             return Ok(checked.caller.clone());
         }
-        let parsed = Parsed::of(token)?;
+        let parsed = ParsedToken::of(token)?;
         let mut keys = self.keys(false).await?;
         if !keys.iter().any(|key| parsed.may_be_of(key)) {
             keys = self.keys(true).await?;
@@ -121,7 +121,7 @@ impl Tokens {
     }
 
     /// Reads what a token with a good signature says.
-    fn checked(&self, claims: &Value, now: i64) -> Result<Checked, Status> {
+    fn checked(&self, claims: &Value, now: i64) -> Result<CheckedToken, Status> {
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let seconds = |name: &str| match claims.get(name) {
             None => Ok(None),
@@ -152,7 +152,7 @@ impl Tokens {
         })?;
         let name = name.to_owned();
         let caller = Arc::new(Caller { name, proof: Proof::Token, grants, calls_per_second: 0, expires: 0 });
-        Ok(Checked { caller, not_before, expires, until: Instant::now() + REFRESH })
+        Ok(CheckedToken { caller, not_before, expires, until: Instant::now() + REFRESH_INTERVAL })
     }
 
     /// The keys, fetched if they are old or `anew`.
@@ -161,14 +161,14 @@ impl Tokens {
             let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
             let is_recent = keys.fetched_at.is_some_and(|at| at.elapsed() < max);
             // A set that could not be had a moment ago is not asked for again with every call.
-            let was_tried = keys.tried_at.is_some_and(|at| at.elapsed() < REFRESH_MIN);
+            let was_tried = keys.tried_at.is_some_and(|at| at.elapsed() < REFRESH_INTERVAL_MIN);
             match (keys.fetched_at, is_recent || was_tried) {
                 (Some(_), true) => Some(Ok(keys.keys.clone())),
                 (None, true) => Some(Err(without_keys())),
                 (_, false) => None,
             }
         };
-        let age_max = if anew { REFRESH_MIN } else { REFRESH };
+        let age_max = if anew { REFRESH_INTERVAL_MIN } else { REFRESH_INTERVAL };
         if let Some(keys) = known(age_max) {
             return keys;
         }
@@ -217,7 +217,7 @@ fn check_times(not_before: i64, expires: i64, now: i64) -> Result<(), Status> {
 }
 
 /// A token in its parts.
-struct Parsed<'a> {
+struct ParsedToken<'a> {
     signed: &'a [u8],
     signature: Vec<u8>,
     algorithm: String,
@@ -225,7 +225,7 @@ struct Parsed<'a> {
     claims: Value,
 }
 
-impl<'a> Parsed<'a> {
+impl<'a> ParsedToken<'a> {
     fn of(token: &'a [u8]) -> Result<Self, Status> {
         let malformed = || refused("it is malformed");
         if token.len() > TOKEN_BYTES_MAX {
@@ -257,18 +257,18 @@ impl<'a> Parsed<'a> {
 }
 
 impl Key {
-    fn verifies(&self, token: &Parsed<'_>) -> bool {
+    fn verifies(&self, token: &ParsedToken<'_>) -> bool {
         let rsa = |parameters: &'static RsaParameters| match &self.public {
-            Public::Rsa { n, e } => {
+            PublicKey::Rsa { n, e } => {
                 RsaPublicKeyComponents { n, e }.verify(parameters, token.signed, &token.signature).is_ok()
             }
-            Public::Point(_) => false,
+            PublicKey::Point(_) => false,
         };
         let curve = |algorithm: &'static dyn VerificationAlgorithm| match &self.public {
-            Public::Point(point) => {
+            PublicKey::Point(point) => {
                 UnparsedPublicKey::new(algorithm, point).verify(token.signed, &token.signature).is_ok()
             }
-            Public::Rsa { .. } => false,
+            PublicKey::Rsa { .. } => false,
         };
         match self.algorithm {
             "RS256" => rsa(&RSA_PKCS1_2048_8192_SHA256),
@@ -302,11 +302,11 @@ fn read_key(key: &Value) -> Vec<Key> {
     let (algorithms, public): (&[&'static str], _) = match (text("kty"), text("crv")) {
         (Some("RSA"), _) => {
             let (Some(n), Some(e)) = (bytes("n"), bytes("e")) else { return Vec::new() };
-            (&["RS256", "RS384", "RS512"], Some(Public::Rsa { n, e }))
+            (&["RS256", "RS384", "RS512"], Some(PublicKey::Rsa { n, e }))
         }
-        (Some("EC"), Some("P-256")) => (&["ES256"], point(32).map(Public::Point)),
-        (Some("EC"), Some("P-384")) => (&["ES384"], point(48).map(Public::Point)),
-        (Some("OKP"), Some("Ed25519")) => (&["EdDSA"], bytes("x").map(Public::Point)),
+        (Some("EC"), Some("P-256")) => (&["ES256"], point(32).map(PublicKey::Point)),
+        (Some("EC"), Some("P-384")) => (&["ES384"], point(48).map(PublicKey::Point)),
+        (Some("OKP"), Some("Ed25519")) => (&["EdDSA"], bytes("x").map(PublicKey::Point)),
         _ => return Vec::new(),
     };
     let Some(public) = public else { return Vec::new() };
@@ -316,7 +316,7 @@ fn read_key(key: &Value) -> Vec<Key> {
     allowed.map(|algorithm| Key { id: id.clone(), algorithm, public: public.clone() }).collect()
 }
 
-impl Clone for Public {
+impl Clone for PublicKey {
     fn clone(&self) -> Self {
         match self {
             Self::Rsa { n, e } => Self::Rsa { n: n.clone(), e: e.clone() },
@@ -468,7 +468,7 @@ mod tests {
         std::fs::write(&fixture.file, next.key_set("k2")).expect("written");
         let token = next.token(&json!({ "alg": "ES256", "kid": "k2" }), &claims());
         assert!(fixture.check(&token, NOW).await.is_err(), "the set was read a moment ago");
-        let past = Instant::now().checked_sub(REFRESH_MIN);
+        let past = Instant::now().checked_sub(REFRESH_INTERVAL_MIN);
         fixture.age_keys(past);
         assert!(fixture.check(&token, NOW).await.is_ok());
     }

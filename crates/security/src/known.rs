@@ -12,9 +12,9 @@ use http::HeaderValue;
 use segno_node::CallLimits;
 use tonic::Status;
 
-use super::{Admitted, Caller, Credentials, Security, is_same_secret, method_of, rules::Scope, wall_clock};
+use super::{AdmittedCall, Caller, Credentials, Security, is_same_secret, method_of, rules::Scope, wall_clock};
 
-/// Somebody whose key or certificate was looked up.
+/// A caller whose key or certificate was looked up.
 pub struct KnownCaller {
     credentials: Credentials,
     caller: Arc<Caller>,
@@ -33,14 +33,14 @@ impl KnownCaller {
 }
 
 /// What a caller shows of itself, or who it is.
-pub enum Shown {
+pub enum PresentedIdentity {
     /// A caller that was looked up before.
     Known(Arc<KnownCaller>),
     /// What has to be looked up.
     Credentials(Box<Credentials>),
 }
 
-impl Shown {
+impl PresentedIdentity {
     fn credentials(&self) -> &Credentials {
         match self {
             Self::Known(known) => &known.credentials,
@@ -57,11 +57,12 @@ impl Shown {
     }
 }
 
-/// Whether anybody who is known has called on a connection. Where callers have to be known, others are the first to make room.
+/// Whether an authenticated caller has called on a connection. Where callers have to authenticate, other connections are
+/// evicted first.
 #[derive(Clone, Debug, Default)]
-pub struct Standing(Arc<AtomicBool>);
+pub struct AuthenticationState(Arc<AtomicBool>);
 
-impl Standing {
+impl AuthenticationState {
     /// A known caller has called.
     pub fn set_known(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -74,12 +75,12 @@ impl Standing {
 }
 
 /// What the headers of a call say of its caller.
-pub enum AtFirst {
+pub enum HeaderIdentity {
     /// The caller is known.
     Known(Arc<KnownCaller>),
-    /// Nobody has to be known for it.
-    Anybody,
-    /// The caller is not known, whatever it sends besides.
+    /// The call needs no authentication.
+    Public,
+    /// The caller is not authenticated; nothing else that it sends can change this.
     Stranger(Status),
     /// It takes a while to find out.
     Unclear,
@@ -90,26 +91,26 @@ pub struct Admission {
     /// What decides.
     pub security: Arc<Security>,
     /// What the caller shows.
-    pub shown: Shown,
+    pub shown: PresentedIdentity,
     /// The connection that it came on.
-    pub standing: Standing,
+    pub authentication_state: AuthenticationState,
 }
 
 impl Admission {
     /// See [`Security::admit`].
-    pub async fn admit(&self, path: &str, message: &[u8]) -> Result<Admitted, Status> {
+    pub async fn admit(&self, path: &str, message: &[u8]) -> Result<AdmittedCall, Status> {
         let admitted = self.security.admit(path, message, self.shown.credentials()).await?;
         if admitted.caller.is_some() {
-            self.standing.set_known();
+            self.authentication_state.set_known();
         }
         Ok(admitted)
     }
 
     /// The same if it can be decided without waiting.
-    pub fn admit_now(&self, path: &str, message: &[u8]) -> Option<Result<Admitted, Status>> {
+    pub fn admit_now(&self, path: &str, message: &[u8]) -> Option<Result<AdmittedCall, Status>> {
         match &self.shown {
-            Shown::Known(known) => self.security.admit_known(path, message, known),
-            Shown::Credentials(_) => None,
+            PresentedIdentity::Known(known) => self.security.admit_known(path, message, known),
+            PresentedIdentity::Credentials(_) => None,
         }
     }
 
@@ -117,7 +118,7 @@ impl Admission {
     pub async fn refuse_stranger(&self, path: &str) -> Option<Status> {
         let known = self.security.is_known(method_of(path), self.shown.credentials()).await;
         match known {
-            Ok(()) => self.standing.set_known(),
+            Ok(()) => self.authentication_state.set_known(),
             Err(status) => return Some(status),
         }
         None
@@ -126,24 +127,24 @@ impl Admission {
 
 impl Security {
     /// What the headers of a call say of its caller, without waiting for anything. A refusal is written down.
-    pub fn at_first(&self, path: &str, credentials: &Credentials) -> AtFirst {
-        let Some(by) = &self.authentication else { return AtFirst::Anybody };
-        let is_for_anybody = self.rules.find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
-        if !is_for_anybody && !self.node.has_newest_documents() {
-            return AtFirst::Unclear;
+    pub fn at_first(&self, path: &str, credentials: &Credentials) -> HeaderIdentity {
+        let Some(by) = &self.authentication else { return HeaderIdentity::Public };
+        let is_public = self.rules.find(path).is_some_and(|call| call.rule.scope == Scope::Public);
+        if !is_public && !self.node.has_newest_documents() {
+            return HeaderIdentity::Unclear;
         }
         // Before the key is looked up: a change meanwhile makes the answer old.
         let key_changes = self.node.access_keys.changes();
         match self.caller_now(by, credentials, wall_clock()) {
             Some(Ok(caller)) => {
-                AtFirst::Known(Arc::new(KnownCaller { credentials: credentials.clone(), caller, key_changes }))
+                HeaderIdentity::Known(Arc::new(KnownCaller { credentials: credentials.clone(), caller, key_changes }))
             }
-            _ if is_for_anybody => AtFirst::Anybody,
+            _ if is_public => HeaderIdentity::Public,
             Some(Err(status)) => {
                 self.note_refusal(method_of(path), "", &status);
-                AtFirst::Stranger(status)
+                HeaderIdentity::Stranger(status)
             }
-            None => AtFirst::Unclear,
+            None => HeaderIdentity::Unclear,
         }
     }
 
@@ -153,9 +154,9 @@ impl Security {
         known.key_changes == self.node.access_keys.changes() && (expires == 0 || expires > wall_clock())
     }
 
-    /// Decides about a call of somebody who is known, unless something has to be counted or looked up for it.
-    fn admit_known(&self, path: &str, message: &[u8], known: &KnownCaller) -> Option<Result<Admitted, Status>> {
-        let call = self.rules.find(path).filter(|call| call.rule.scope != Scope::Anybody)?;
+    /// Decides about a call of an authenticated caller, unless something has to be counted or looked up for it.
+    fn admit_known(&self, path: &str, message: &[u8], known: &KnownCaller) -> Option<Result<AdmittedCall, Status>> {
+        let call = self.rules.find(path).filter(|call| call.rule.scope != Scope::Public)?;
         if !self.holds(known) || known.caller.calls_per_second != 0 || !self.node.has_newest_documents() {
             return None;
         }

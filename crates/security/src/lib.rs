@@ -1,6 +1,6 @@
 //! Who calls, and whether they may.
 //!
-//! Every call from outside passes [`Security::admit`] before it is handled, whatever way it came: the direct path, tonic, HTTP.
+//! Every call from outside passes [`Security::admit`] before it is handled, on each way in: the direct path, tonic, HTTP.
 //! It finds out who the caller is (an API key, a JSON web token, a client certificate), looks up the [rule](rules) of the call
 //! and compares it with what the caller was [granted](roles). Without authentication nothing of this runs.
 
@@ -42,7 +42,7 @@ use self::{
 
 use segno_calls::{request_fields, status};
 
-pub use self::known::{Admission, AtFirst, KnownCaller, Shown, Standing};
+pub use self::known::{Admission, AuthenticationState, HeaderIdentity, KnownCaller, PresentedIdentity};
 pub use self::{
     jwt::TokenOptions,
     tls::{ClientCertificates, ClientFiles, TlsFiles},
@@ -50,7 +50,7 @@ pub use self::{
 
 /// Temporal's words for a call that is not allowed.
 const UNAUTHORIZED: &str = "Request unauthorized.";
-/// What whoever shows a key that is not there hears.
+/// The answer to a caller with an unknown key.
 const UNKNOWN_KEY: &str = "the API key is not known here; it may have been revoked";
 /// In front of every secret, so that one is recognised wherever it turns up.
 const SECRET_PREFIX: &str = "segno_";
@@ -75,7 +75,7 @@ pub struct AuthenticationOptions {
 pub struct SecurityOptions {
     /// Certificate and key; without them nothing is encrypted.
     pub tls: Option<TlsFiles>,
-    /// How callers are known; without it everybody may do everything.
+    /// How callers authenticate; without it every caller may do everything.
     pub authentication: Option<AuthenticationOptions>,
     /// Where changes and refusals are written down, with who asked for them.
     pub audit_log: Option<PathBuf>,
@@ -126,7 +126,7 @@ impl Caller {
     /// Whether a rule lets this caller do something in a namespace.
     pub fn may(&self, rule: Rule, namespace: &str) -> bool {
         let roles = match rule.scope {
-            Scope::Anybody | Scope::Known => return true,
+            Scope::Public | Scope::Known => return true,
             Scope::Server => self.grants.server,
             Scope::Namespace => self.grants.roles_in(namespace),
         };
@@ -156,12 +156,12 @@ impl Caller {
 }
 
 thread_local! {
-    /// The last secret that somebody showed, and its digest: a worker shows the same one with every call, and a digest costs
+    /// The last secret that a caller presented, and its digest: a worker shows the same one with every call, and a digest costs
     /// more than all else that is checked.
     static LAST_DIGEST: RefCell<(Vec<u8>, [u8; 32])> = RefCell::new((Vec::new(), digest(&[])));
 }
 
-/// Whether two secrets are the same. All bytes are compared: how long it takes must tell nothing of somebody else's secret.
+/// Whether two secrets are the same. All bytes are compared: how long it takes must tell nothing of the secret of another caller.
 fn is_same_secret(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
         && one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
@@ -205,7 +205,7 @@ impl Credentials {
 
 /// A call that was let in, until its outcome is known.
 #[derive(Default)]
-pub struct Admitted {
+pub struct AdmittedCall {
     /// Who calls, if callers have to be known.
     pub caller: Option<Arc<Caller>>,
     entry: Option<Entry>,
@@ -217,7 +217,7 @@ pub struct Security {
     node: Arc<Node>,
     /// What calls need.
     rules: &'static Rules,
-    /// Without it everybody may do everything.
+    /// Without it every caller may do everything.
     authentication: Option<Authentication>,
     audit: Option<Audit>,
     limiter: Limiter,
@@ -277,19 +277,19 @@ impl Security {
     }
 
     /// Lets a call in, or says why not. `message` is the request as it is encoded.
-    pub async fn admit(&self, path: &str, message: &[u8], credentials: &Credentials) -> Result<Admitted, Status> {
-        // Not one of ours: there is nothing behind it, and whoever handles it says so.
+    pub async fn admit(&self, path: &str, message: &[u8], credentials: &Credentials) -> Result<AdmittedCall, Status> {
+        // Not one of ours: there is nothing behind it, and the router that gets it says so.
         let Some(call) = self.rules.find(path) else {
             if let Some(authentication) = &self.authentication {
                 self.current_caller(authentication, credentials).await?;
             }
-            return Ok(Admitted::default());
+            return Ok(AdmittedCall::default());
         };
-        if call.rule.scope == Scope::Anybody {
-            return Ok(Admitted::default());
+        if call.rule.scope == Scope::Public {
+            return Ok(AdmittedCall::default());
         }
         let (namespace, mut admitted) = match &self.authentication {
-            None => (self.namespace_of(call, message)?, Admitted::default()),
+            None => (self.namespace_of(call, message)?, AdmittedCall::default()),
             Some(authentication) => {
                 // Strangers learn nothing of namespaces.
                 let caller = self.current_caller(authentication, credentials).await;
@@ -308,7 +308,7 @@ impl Security {
         call: &KnownCall,
         namespace: &str,
         bytes: usize,
-        admitted: &mut Admitted,
+        admitted: &mut AdmittedCall,
     ) -> Result<(), Status> {
         if let Some(caller) = &admitted.caller {
             self.limiter.caller(&caller.name, caller.calls_per_second)?;
@@ -331,12 +331,12 @@ impl Security {
         rule: Rule,
         namespace: &str,
         credentials: &Credentials,
-    ) -> Result<Admitted, Status> {
-        if rule.scope == Scope::Anybody {
-            return Ok(Admitted::default());
+    ) -> Result<AdmittedCall, Status> {
+        if rule.scope == Scope::Public {
+            return Ok(AdmittedCall::default());
         }
         let admitted = match &self.authentication {
-            None => Admitted::default(),
+            None => AdmittedCall::default(),
             Some(authentication) => {
                 let caller = self.current_caller(authentication, credentials).await;
                 self.decide(what, rule, namespace, caller)?
@@ -357,7 +357,7 @@ impl Security {
         rule: Rule,
         namespace: &str,
         caller: Result<Arc<Caller>, Status>,
-    ) -> Result<Admitted, Status> {
+    ) -> Result<AdmittedCall, Status> {
         let entry = |caller: Option<&Caller>| {
             self.audit
                 .as_ref()
@@ -381,7 +381,7 @@ impl Security {
             audit.check()?;
         }
         let entry = if rule.is_audited() { entry(Some(&caller)) } else { None };
-        Ok(Admitted { caller: Some(caller), entry, _poll: None })
+        Ok(AdmittedCall { caller: Some(caller), entry, _poll: None })
     }
 
     /// The namespace that a request is about.
@@ -395,7 +395,7 @@ impl Security {
         if id.is_empty() {
             return Ok(Cow::Borrowed(name));
         }
-        // A namespace that is not there is nobody's.
+        // A namespace that is not there has no grants.
         let named = self
             .node
             .namespaces
@@ -409,7 +409,7 @@ impl Security {
         Ok(Cow::Owned(named))
     }
 
-    /// Whether somebody is known by what they show. A refusal is written down.
+    /// Whether the credentials authenticate a caller. A refusal is written to the audit log.
     pub async fn is_known(&self, what: &str, credentials: &Credentials) -> Result<(), Status> {
         let Some(authentication) = &self.authentication else { return Ok(()) };
         let known = self.current_caller(authentication, credentials).await;
@@ -428,7 +428,7 @@ impl Security {
         self.caller(by, credentials).await
     }
 
-    /// Who somebody is.
+    /// The caller with these credentials.
     async fn caller(&self, by: &Authentication, credentials: &Credentials) -> Result<Arc<Caller>, Status> {
         let now = wall_clock();
         if let Some(caller) = self.caller_now(by, credentials, now) {
@@ -449,7 +449,7 @@ impl Security {
         }
     }
 
-    /// Who somebody is. `None` if it is a token: its key may have to be fetched.
+    /// The caller with these credentials. `None` for a token: its key may have to be fetched.
     fn caller_now(
         &self,
         by: &Authentication,
@@ -526,7 +526,7 @@ impl Authentication {
     }
 }
 
-impl Admitted {
+impl AdmittedCall {
     /// The call ended. It may be acknowledged only if this is `Ok`.
     pub fn ended(self, code: tonic::Code) -> Result<(), Status> {
         self.entry.map_or(Ok(()), |entry| entry.ended(code))
@@ -569,14 +569,14 @@ pub fn new_secret() -> Option<String> {
     Some(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// Nanoseconds since the epoch, by the system's clock: keys and tokens end by it whatever the clock of workflows does.
+/// Nanoseconds since the epoch, by the system's clock: keys and tokens expire by it even where the clock of workflows skips time.
 fn wall_clock() -> Nanos {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Whether the caller may poll a queue. A sticky queue belongs to one worker and is named by a random id: whoever knows it was
-/// told, so its normal queue decides. Only workflow tasks have such queues.
+/// Whether the caller may poll a queue. A sticky queue belongs to one worker and is named by a random id: a caller that knows it
+/// received it from that worker, so its normal queue decides. Only workflow tasks have such queues.
 pub fn check_queue<T>(request: &Request<T>, queue: Option<&TaskQueue>, may_be_sticky: bool) -> Result<(), Status> {
     let Some(caller) = request.extensions().get::<Arc<Caller>>() else { return Ok(()) };
     let Some(queue) = queue.filter(|_| caller.has_limited_queues()) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Limits of calls per namespace and per caller: rates, bytes, polls at the same time. Limits of starts are in the runtime.
 //!
 //! Rates are token buckets that hold what two seconds bring, so that a burst is no violation. A call that finds too little is
-//! refused at once with RESOURCE_EXHAUSTED and told when to try again; it costs nothing but the look.
+//! refused at once with RESOURCE_EXHAUSTED with the time to try again; it costs nothing but the check.
 
 use std::{
     collections::HashMap,
@@ -44,7 +44,7 @@ impl Bucket {
 
 /// What is counted.
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Counted {
+enum UsageAmount {
     Calls(u32),
     Bytes(u32),
     CallsOf(String),
@@ -53,7 +53,7 @@ enum Counted {
 /// Counts what has limits.
 #[derive(Default)]
 pub struct Limiter {
-    buckets: Mutex<HashMap<Counted, Bucket>>,
+    buckets: Mutex<HashMap<UsageAmount, Bucket>>,
     polls: Arc<Mutex<HashMap<u32, usize>>>,
 }
 
@@ -76,7 +76,7 @@ impl Drop for CountedPoll {
 }
 
 impl Limiter {
-    fn take(&self, counted: Counted, count: usize, per_second: usize) -> Result<(), Duration> {
+    fn take(&self, counted: UsageAmount, count: usize, per_second: usize) -> Result<(), Duration> {
         if per_second == 0 {
             return Ok(());
         }
@@ -89,12 +89,12 @@ impl Limiter {
         buckets.entry(counted).or_insert(full).take(count as f64, per_second, now)
     }
 
-    /// Counts a call of somebody whose rate is limited.
+    /// Counts a call of a caller whose rate is limited.
     pub fn caller(&self, name: &str, per_second: usize) -> Result<(), Status> {
         if per_second == 0 {
             return Ok(());
         }
-        self.take(Counted::CallsOf(name.to_owned()), 1, per_second).map_err(|after| {
+        self.take(UsageAmount::CallsOf(name.to_owned()), 1, per_second).map_err(|after| {
             let text = format!("{name:?} may make {per_second} calls a second");
             status::exhausted(text, ResourceExhaustedCause::RpsLimit, ResourceExhaustedScope::Namespace, after)
         })
@@ -104,10 +104,10 @@ impl Limiter {
     pub fn call(&self, namespace: &Namespace, bytes: usize) -> Result<(), Status> {
         let CallLimits { per_second, bytes_per_second, .. } = namespace.settings.calls;
         let scope = ResourceExhaustedScope::Namespace;
-        self.take(Counted::Calls(namespace.key.0), 1, per_second).map_err(|after| {
+        self.take(UsageAmount::Calls(namespace.key.0), 1, per_second).map_err(|after| {
             status::exhausted("namespace rate limit exceeded", ResourceExhaustedCause::RpsLimit, scope, after)
         })?;
-        self.take(Counted::Bytes(namespace.key.0), bytes, bytes_per_second).map_err(|after| {
+        self.take(UsageAmount::Bytes(namespace.key.0), bytes, bytes_per_second).map_err(|after| {
             let text = format!("the namespace may send {bytes_per_second} bytes of requests a second");
             status::exhausted(text, ResourceExhaustedCause::RpsLimit, scope, after)
         })

@@ -94,7 +94,7 @@ impl Grants {
         Ok(all)
     }
 
-    /// Reads the grants among permissions of a token; others are for somebody else.
+    /// Reads the grants among permissions of a token; others are for other services.
     pub fn among<'a>(permissions: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for (namespace, roles) in permissions.into_iter().filter_map(grant) {

@@ -10,8 +10,8 @@ use super::{
 /// Where a role is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Nowhere: whoever reaches the port may call, without saying who it is.
-    Anybody,
+    /// Nowhere: every client that reaches the port may call, without authentication.
+    Public,
     /// Nowhere, but callers must say who they are.
     Known,
     /// On the whole server.
@@ -35,15 +35,15 @@ impl Rule {
         self.one_of.contains(&Roles::WORK)
     }
 
-    /// Whether the call changes something that somebody may have to answer for.
+    /// Whether the call changes something and its caller belongs in the audit log.
     pub fn is_audited(&self) -> bool {
         self.one_of.iter().all(|roles| *roles != Roles::READ && *roles != Roles::WORK)
-            && !matches!(self.scope, Scope::Anybody | Scope::Known)
+            && !matches!(self.scope, Scope::Public | Scope::Known)
     }
 }
 
 /// Nothing is needed.
-pub const ANYBODY: Rule = Rule { scope: Scope::Anybody, one_of: &[] };
+pub const PUBLIC: Rule = Rule { scope: Scope::Public, one_of: &[] };
 /// Callers must be known.
 pub const KNOWN: Rule = Rule { scope: Scope::Known, one_of: &[] };
 /// Reading in a namespace.

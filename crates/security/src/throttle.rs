@@ -19,7 +19,7 @@ const FREE_FAILURES: u32 = 10;
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// After so long without a failure an address begins anew.
-const FORGET_AFTER: Duration = Duration::from_secs(600);
+const FAILURE_AGE_MAX: Duration = Duration::from_secs(600);
 /// Addresses that are remembered. When there are more, the one that failed least lately is forgotten.
 const ADDRESSES_MAX: usize = 4096;
 
@@ -38,7 +38,7 @@ struct Failures {
 }
 
 impl Throttle {
-    /// What a client hears whose key or token is wrong: why, or that it has to wait.
+    /// The answer to a client whose key or token is wrong: why, or that it has to wait.
     pub(super) fn refusal(&self, address: Option<IpAddr>, wrong: Status) -> Status {
         let now = Instant::now();
         match self.wait_at(address, now) {
@@ -61,14 +61,14 @@ impl Throttle {
         let Some(address) = address.map(network) else { return };
         let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
-            addresses.retain(|_, failures| now.saturating_duration_since(failures.last) < FORGET_AFTER);
+            addresses.retain(|_, failures| now.saturating_duration_since(failures.last) < FAILURE_AGE_MAX);
             let oldest = addresses.iter().min_by_key(|(_, failures)| failures.last).map(|(address, _)| *address);
             if addresses.len() >= ADDRESSES_MAX {
                 oldest.map(|oldest| addresses.remove(&oldest));
             }
         }
         let failures = addresses.entry(address).or_insert(Failures { count: 0, last: now, until: now });
-        if now.saturating_duration_since(failures.last) >= FORGET_AFTER {
+        if now.saturating_duration_since(failures.last) >= FAILURE_AGE_MAX {
             failures.count = 0;
         }
         failures.count = failures.count.saturating_add(1);
@@ -129,7 +129,7 @@ mod tests {
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(throttle.wait_at(address(2), now), None, "others do not wait");
-        now += FORGET_AFTER;
+        now += FAILURE_AGE_MAX;
         throttle.failed_at(address(1), now);
         assert_eq!(throttle.wait_at(address(1), now), None, "it begins anew");
     }

@@ -24,7 +24,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use super::certificate;
 
 /// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a client may take for its handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -115,7 +115,7 @@ impl Tls {
     pub async fn follow_files(self: Arc<Self>) {
         let mut seen = self.files.state();
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let now = self.files.state();
             if now == seen {
                 continue;

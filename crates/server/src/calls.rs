@@ -1,6 +1,6 @@
 //! The table of calls: for each RPC its handler, who may make it, where it is handled among nodes, whether it may wait.
 //!
-//! Everything that needs to know an RPC derives it from here: dispatch ([`call`]), security ([`rules`]), metrics, lanes, the answer
+//! Everything that needs to know an RPC derives it from here: dispatch ([`call`]), security ([`rules`]), metrics, fair share, the answer
 //! to calls that are not built. A test holds the table against the descriptors of the protocol. Only the services whose methods
 //! may stream, and that of the test server, are not handled through it; [`OTHERS`] has their rules.
 
@@ -18,12 +18,12 @@ use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 use crate::{
     grpc::{
         AccessCalls, ClusterCalls, Disabled, FlowCalls, Operator, WorkerLeases, WorkflowExplanations, Workflows,
-        routing::{self, Forwarding, Route, RouteOf, of_activity, of_execution, of_operations, of_queue},
+        routing::{self, Forwarding, Route, RouteSource, of_activity, of_execution, of_operations, of_queue},
     },
     metrics::calls::MethodCalls,
     reply::{ReplyFuture, encoded, failed, message_of},
     security::rules::{
-        ADMIN, ANYBODY, KNOWN, READ, Rule, Rules, SERVER_ADMIN, SERVER_READ, SERVER_WRITE, WORK, WORK_OR_WRITE, WRITE,
+        ADMIN, KNOWN, PUBLIC, READ, Rule, Rules, SERVER_ADMIN, SERVER_READ, SERVER_WRITE, WORK, WORK_OR_WRITE, WRITE,
     },
 };
 
@@ -75,7 +75,7 @@ type Handle = fn(Arc<Handlers>, Bytes, Extensions) -> ReplyFuture;
 pub(crate) struct Method {
     pub(crate) path: &'static str,
     pub(crate) wait: Wait,
-    /// Workers make it: these calls have lanes of their own.
+    /// Workers make it: these calls have fair-share queues of their own.
     pub(crate) is_of_workers: bool,
     /// The number of the field that names the namespace.
     pub(crate) namespace_field: Option<u32>,
@@ -87,7 +87,7 @@ pub(crate) struct Method {
 }
 
 impl Method {
-    fn new(path: &'static str, rule: Rule, reads: bool, wait: Wait, handle: Handle, route: RouteOf) -> Self {
+    fn new(path: &'static str, rule: Rule, reads: bool, wait: Wait, handle: Handle, route: RouteSource) -> Self {
         let is_of_workers = rule.is_for_workers();
         let forwarding = Forwarding { path, reads, route };
         let calls = MethodCalls::default();
@@ -156,10 +156,10 @@ macro_rules! calls {
     (@wait lists) => { Wait::Lists };
     (@wait waits) => { Wait::Event };
     (@wait poll) => { Wait::Poll };
-    (@route $module:ident $request:ident) => { RouteOf::Always(Route::Here) };
-    (@route $module:ident $request:ident $place:path) => { RouteOf::Always($place) };
+    (@route $module:ident $request:ident) => { RouteSource::Always(Route::Here) };
+    (@route $module:ident $request:ident $place:path) => { RouteSource::Always($place) };
     (@route $module:ident $request:ident |$r:ident| $route:expr) => {
-        RouteOf::Request(|message| {
+        RouteSource::Request(|message| {
             let $r: $module::$request = decode(message)?;
             Ok($route)
         })
@@ -182,7 +182,7 @@ macro_rules! refusals {
                         $refusal
                     }))
                 },
-                RouteOf::Always(Route::Here),
+                RouteSource::Always(Route::Here),
             ),)*]
         }
     };
@@ -221,7 +221,7 @@ calls! {
     api::UnpauseActivityExecutionRequest => workflows.operator_unpause_activity_execution inner, WRITE, writes short, |r| of_activity(r.namespace, r.workflow_id, r.activity_id);
     api::ResetActivityExecutionRequest => workflows.operator_reset_activity_execution inner, WRITE, writes short, |r| of_activity(r.namespace, r.workflow_id, r.activity_id);
     api::UpdateActivityExecutionOptionsRequest => workflows.operator_update_activity_execution_options inner, WRITE, writes short, |r| of_activity(r.namespace, r.workflow_id, r.activity_id);
-    api::GetSystemInfoRequest => workflows.system_info constant, ANYBODY, reads short;
+    api::GetSystemInfoRequest => workflows.system_info constant, PUBLIC, reads short;
     api::GetClusterInfoRequest => workflows.cluster_info constant, KNOWN, reads short;
     api::DescribeNamespaceRequest => workflows.describe_namespace sync, READ, reads short;
     api::ListNamespacesRequest => workflows.list_namespaces sync, SERVER_READ, reads lists;
@@ -229,8 +229,8 @@ calls! {
     api::UpdateNamespaceRequest => workflows.update_namespace inner, ADMIN, writes short, Route::Leader;
     api::DeprecateNamespaceRequest => workflows.deprecate_namespace inner, ADMIN, writes short, Route::Leader;
     api::GetSearchAttributesRequest => workflows.search_attributes infallible, KNOWN, reads short;
-    api::ShutdownWorkerRequest => workflows.shut_down_worker sync_request, WORK, writes short, Route::Everybody;
-    api::RecordWorkerHeartbeatRequest => workflows.record_heartbeat sync_request, WORK, writes short, Route::Everybody;
+    api::ShutdownWorkerRequest => workflows.shut_down_worker sync_request, WORK, writes short, Route::AllNodes;
+    api::RecordWorkerHeartbeatRequest => workflows.record_heartbeat sync_request, WORK, writes short, Route::AllNodes;
     api::ListWorkersRequest => workflows.list_workers sync, READ, reads lists;
     api::CountWorkersRequest => workflows.count_workers sync, READ, reads lists;
     api::DescribeWorkerRequest => workflows.describe_worker sync, READ, reads short;
@@ -378,7 +378,7 @@ const UNBUILT: &[(&str, &[(&str, Rule)])] = &[
 
 /// Calls that tonic's own services handle, and the test server's.
 const OTHERS: &[(&str, &[(&str, Rule)])] = &[
-    ("grpc.health.v1.Health", &[("Check", ANYBODY), ("List", ANYBODY), ("Watch", ANYBODY)]),
+    ("grpc.health.v1.Health", &[("Check", PUBLIC), ("List", PUBLIC), ("Watch", PUBLIC)]),
     ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", KNOWN)]),
     ("grpc.reflection.v1alpha.ServerReflection", &[("ServerReflectionInfo", KNOWN)]),
     (

@@ -12,7 +12,7 @@ const LONG_POLL_MAX: Duration = Duration::from_secs(60);
 /// A poll must be willing to wait at least this long.
 const POLL_MIN: Duration = Duration::from_secs(2);
 /// An answer must have time to travel.
-const MARGIN: Duration = Duration::from_secs(1);
+const TRAVEL_TIME: Duration = Duration::from_secs(1);
 /// A call without a deadline gets this one.
 const CALL_DEFAULT: Duration = Duration::from_secs(30);
 
@@ -27,7 +27,7 @@ pub fn poll<T>(request: &Request<T>) -> Result<Instant, Status> {
     if timeout < POLL_MIN {
         return Err(Status::failed_precondition("Context timeout is too short."));
     }
-    Ok(Instant::now() + (timeout - MARGIN).min(LONG_POLL_MAX))
+    Ok(Instant::now() + (timeout - TRAVEL_TIME).min(LONG_POLL_MAX))
 }
 
 /// Until when a call may take.
@@ -38,7 +38,7 @@ pub fn call<T>(request: &Request<T>) -> Instant {
 
 /// Until when a history read may wait for news: `most`, but a second before the caller gives up.
 pub fn long_read<T>(request: &Request<T>, most: Duration) -> Instant {
-    let left = timeout(request).map_or(most, |timeout| timeout.saturating_sub(MARGIN).min(most));
+    let left = timeout(request).map_or(most, |timeout| timeout.saturating_sub(TRAVEL_TIME).min(most));
     Instant::now() + left
 }
 

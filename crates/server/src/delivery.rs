@@ -14,26 +14,26 @@ use segno_node::Delivery;
 
 /// Counts calls under way, from their arrival until the last byte of their answer left.
 #[derive(Clone, Debug, Default)]
-pub struct UnderWay(Arc<AtomicUsize>);
+pub struct CallsInProgress(Arc<AtomicUsize>);
 
-impl UnderWay {
+impl CallsInProgress {
     /// How many calls are under way.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
     }
 
     /// Counts one call until it is dropped.
-    pub fn one_more(&self) -> OneCall {
+    pub fn one_more(&self) -> CallInProgress {
         self.0.fetch_add(1, Ordering::AcqRel);
-        OneCall(self.0.clone())
+        CallInProgress(self.0.clone())
     }
 }
 
 /// One call under way.
 #[derive(Debug)]
-pub struct OneCall(Arc<AtomicUsize>);
+pub struct CallInProgress(Arc<AtomicUsize>);
 
-impl Drop for OneCall {
+impl Drop for CallInProgress {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -42,12 +42,12 @@ impl Drop for OneCall {
 /// What an answer leaves behind until it is written.
 pub(crate) struct Receipt {
     delivery: Option<Delivery>,
-    _call: OneCall,
+    _call: CallInProgress,
 }
 
 impl Receipt {
     /// The receipt of an answer, with what its handler left in the response.
-    pub(crate) fn of(extensions: &mut Extensions, call: OneCall) -> Self {
+    pub(crate) fn of(extensions: &mut Extensions, call: CallInProgress) -> Self {
         Self { delivery: extensions.remove(), _call: call }
     }
 

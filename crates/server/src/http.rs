@@ -24,10 +24,10 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    connections::accept::{Accepted, Evictable, Evicting},
+    connections::accept::{Evictable, EvictionScope, PortConnections},
     connections::{AbortOnDrop, Services},
     http_access,
-    in_process::Admitting,
+    in_process::InProcessCaller,
     metrics,
     security::{
         Credentials,
@@ -94,8 +94,8 @@ async fn accept(
     guard: Guard,
     calls: Handle,
 ) {
-    let evicting = Evicting::Ranked { known_max: KNOWN_CONNECTIONS_MAX };
-    let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, evicting);
+    let evicting = EvictionScope::Ranked { known_max: KNOWN_CONNECTIONS_MAX };
+    let mut accepted = PortConnections::new("HTTP", CONNECTIONS_MAX, evicting);
     loop {
         let (stream, address) = accepted.next(&listener).await;
         let (services, service) = (services.clone(), service.clone());
@@ -114,7 +114,7 @@ async fn accept(
                 let is_health = request.uri().path() == "/healthz";
                 let (services, service, web) = (services.clone(), service.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
-                let (calls, under_way) = (calls.clone(), RequestUnderWay::begin(&evictable));
+                let (calls, under_way) = (calls.clone(), RequestInProgress::begin(&evictable));
                 let handle = async move {
                     let under_way = under_way;
                     if guard::is_of_another_site(request.headers(), request.method(), guard.tls.is_some()) {
@@ -193,9 +193,9 @@ async fn accept(
 }
 
 /// A request of a connection, until it is answered. The connection is not idle meanwhile.
-struct RequestUnderWay(Option<Evictable>);
+struct RequestInProgress(Option<Evictable>);
 
-impl RequestUnderWay {
+impl RequestInProgress {
     fn begin(connection: &Evictable) -> Self {
         connection.busy();
         Self(Some(connection.clone()))
@@ -214,7 +214,7 @@ impl RequestUnderWay {
     }
 }
 
-impl Drop for RequestUnderWay {
+impl Drop for RequestInProgress {
     fn drop(&mut self) {
         if let Some(connection) = &self.0 {
             connection.idle();
@@ -265,7 +265,7 @@ async fn answer_api(
         known();
     }
     request.body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
-    http_api::answer(&Admitting { services, credentials }, request).await
+    http_api::answer(&InProcessCaller { services, credentials }, request).await
 }
 
 async fn answer_flows(service: &dyn Service, request: Request<Incoming>) -> Response<Full<Bytes>> {

@@ -10,8 +10,8 @@ use segno_web::{Web, WebBody, guard, login};
 use tonic::{Code, Status};
 
 use crate::security::{
-    Admitted, Credentials, Security,
-    rules::{ANYBODY, KNOWN, READ, Rule, SERVER_ADMIN, SERVER_READ, WRITE},
+    AdmittedCall, Credentials, Security,
+    rules::{KNOWN, PUBLIC, READ, Rule, SERVER_ADMIN, SERVER_READ, WRITE},
     tls::Tls,
 };
 
@@ -30,8 +30,8 @@ pub(crate) struct Guard {
 const ROUTES: &[(&str, Rule)] = &[
     ("/", KNOWN),
     ("/cluster", SERVER_READ),
-    ("/favicon.ico", ANYBODY),
-    ("/healthz", ANYBODY),
+    ("/favicon.ico", PUBLIC),
+    ("/healthz", PUBLIC),
     ("/metrics", SERVER_READ),
     ("/ui", KNOWN),
     ("/ui/", KNOWN),
@@ -49,7 +49,7 @@ const SERVER_AREAS: &[(&str, Rule, Rule)] = &[
 ];
 
 impl Guard {
-    /// Whether a request names this server by a name that only it has. Where everybody may do everything because only this
+    /// Whether a request names this server by a name that only it has. Where every caller may do everything because only this
     /// machine reaches the port, a page of another site must not be able to read under a name of its own that it points
     /// here (DNS rebinding). Programs that send no `Host` are no browsers.
     pub(crate) fn is_named_rightly(&self, headers: &HeaderMap, path: &str) -> bool {
@@ -91,9 +91,13 @@ impl Guard {
     }
 
     /// Lets a request in, or says why not.
-    pub(crate) async fn admit<B>(&self, request: &Request<B>, credentials: &Credentials) -> Result<Admitted, Status> {
+    pub(crate) async fn admit<B>(
+        &self,
+        request: &Request<B>,
+        credentials: &Credentials,
+    ) -> Result<AdmittedCall, Status> {
         if !self.security.is_on() {
-            return Ok(Admitted::default());
+            return Ok(AdmittedCall::default());
         }
         let uri = request.uri();
         let (rule, namespace) = rule_of(request.method(), uri.path(), uri.query().unwrap_or_default())?;
@@ -121,7 +125,7 @@ fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), S
         return Ok((*rule, String::new()));
     }
     if path.starts_with(ASSETS) {
-        return Ok((ANYBODY, String::new()));
+        return Ok((PUBLIC, String::new()));
     }
     if Web::has(path) {
         let mut parts = Web::page_of(path, query).into_iter();
@@ -193,7 +197,7 @@ mod tests {
             rule_of(&method, path, query).expect("a route")
         };
         let nowhere = String::new;
-        assert_eq!(rule(Method::GET, "/healthz"), (ANYBODY, nowhere()));
+        assert_eq!(rule(Method::GET, "/healthz"), (PUBLIC, nowhere()));
         assert_eq!(rule(Method::GET, "/metrics"), (SERVER_READ, nowhere()));
         assert_eq!(rule(Method::GET, "/anything"), (SERVER_ADMIN, nowhere()));
         assert_eq!(rule(Method::GET, "/api/v1/namespaces/a%20b/flows"), (READ, "a b".to_owned()));
@@ -208,7 +212,7 @@ mod tests {
             let (path, query) = path.split_once('?').unwrap_or((path, ""));
             rule_of(&method, path, query).expect("a route")
         };
-        assert_eq!(rule(Method::GET, "/ui/assets/style.css").0, ANYBODY);
+        assert_eq!(rule(Method::GET, "/ui/assets/style.css").0, PUBLIC);
         assert_eq!(rule(Method::GET, "/").0, KNOWN);
         assert_eq!(rule(Method::GET, "/ui/n%20m/workflows?query=x"), (READ, "n m".to_owned()));
         assert_eq!(rule(Method::POST, "/ui/n/workflows/w/r"), (WRITE, "n".to_owned()));

@@ -11,7 +11,7 @@ use crate::{
     calls::{self, Handlers, Method},
     connections::Services,
     reply::message_of,
-    security::{Admitted, Credentials},
+    security::{AdmittedCall, Credentials},
     unbuilt,
 };
 
@@ -28,12 +28,12 @@ impl Service for InProcess {
 }
 
 /// Makes calls for a caller that has to be let in with each.
-pub(crate) struct Admitting<'s> {
+pub(crate) struct InProcessCaller<'s> {
     pub(crate) services: &'s Services,
     pub(crate) credentials: Credentials,
 }
 
-impl Service for Admitting<'_> {
+impl Service for InProcessCaller<'_> {
     fn call<'a>(&'a self, path: &'a str, message: Bytes, mut extensions: Extensions) -> CallFuture<'a> {
         Box::pin(with_request_bytes(message.len(), async move {
             if message.len() > MESSAGE_BYTES_MAX {
@@ -42,7 +42,7 @@ impl Service for Admitting<'_> {
             let Services { handlers, security, .. } = self.services;
             let admitted = match security.is_on() {
                 true => security.admit(path, &message, &self.credentials).await?,
-                false => Admitted::default(),
+                false => AdmittedCall::default(),
             };
             if let Some(caller) = &admitted.caller {
                 extensions.insert(caller.clone());

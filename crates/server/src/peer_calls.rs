@@ -10,7 +10,7 @@ use tonic::Status;
 use crate::{
     calls::{self, Handlers},
     delivery::Receipt,
-    grpc::routing::Via,
+    grpc::routing::PeerOrigin,
     peers::{CallMetadata, ShortText},
     reply::message_of,
     status,
@@ -40,7 +40,7 @@ impl ClientCalls for PeerCalls {
 /// What a client's connection would have told about the call, and that it was forwarded.
 fn extensions(call: &ForwardedCall) -> Extensions {
     let mut extensions = Extensions::new();
-    extensions.insert(Via);
+    extensions.insert(PeerOrigin);
     extensions.insert(CallMetadata {
         connection: call.connection,
         timeout: call.timeout,

@@ -1,4 +1,4 @@
-//! Clients' connections, numbered, so that the node is told when one is closed.
+//! Clients' connections, numbered, so that the node notices when one is closed.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use tonic::Request;
 /// Numbers connections across all servers of a process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A client's connection. The node is told when it is dropped.
+/// A client's connection. The node is notified when it is dropped.
 pub(crate) struct Peer {
     node: Arc<Node>,
     id: ConnectionId,

@@ -11,8 +11,8 @@ use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
     calls::{self, Handlers},
-    connections::{self, AbortOnDrop, ConnectionLimits, Services, Turns},
-    delivery::UnderWay,
+    connections::{self, AbortOnDrop, ConnectionLimits, FairShare, Services},
+    delivery::CallsInProgress,
     grpc::{BatchCalls, TimeSkipping},
     http::{self, Guard},
     in_process::InProcess,
@@ -27,10 +27,10 @@ use crate::{
 };
 
 /// Time for calls under way when the server stops.
-const DRAIN: Duration = Duration::from_secs(5);
-const DRAIN_STEP: Duration = Duration::from_millis(20);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for connections to close after the last call: a graceful shutdown takes a round trip.
-const CLOSE: Duration = Duration::from_millis(200);
+const CLOSE_TIME: Duration = Duration::from_millis(200);
 /// Time for the last traces to be sent.
 const LAST_TRACES: Duration = Duration::from_secs(2);
 
@@ -194,15 +194,15 @@ impl Server {
         let stopping = node.clone();
         let graceful = async move {
             stop.await;
-            // Others take over what is here while everybody is still served.
+            // Other nodes take over the shards of this one while it still serves all callers.
             if let Some(cluster) = &stopping.cluster {
                 cluster.leave().await;
             }
-            // Long polls end at once; whoever asks now is told to go elsewhere.
+            // Long polls end at once; new calls are answered that they should go to another node.
             stopping.shut_down();
             let _ = stopped.send(true);
         };
-        let under_way = UnderWay::default();
+        let under_way = CallsInProgress::default();
         let counted = under_way.clone();
         let mut others = Routes::new(health_service)
             .add_service(reflection().build_v1()?)
@@ -218,7 +218,7 @@ impl Server {
             under_way,
             node: node.clone(),
             security,
-            turns: Arc::new(Turns::new(node.is_remote())),
+            fair_share: Arc::new(FairShare::new(node.is_remote())),
         };
         let in_process = Arc::new(InProcess(handlers.clone()));
         let figures = ProcessFigures { call_times: counts::times, disk_free: disk::disk_free };
@@ -230,12 +230,12 @@ impl Server {
         let serving = connections::serve(self.grpc, services, self.limits, self.tls, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
-            let until = tokio::time::Instant::now() + DRAIN;
+            let until = tokio::time::Instant::now() + DRAIN_TIMEOUT;
             while counted.count() > 0 && tokio::time::Instant::now() < until {
-                tokio::time::sleep(DRAIN_STEP).await;
+                tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
             }
             // The last responses still have to be written, and connections to be closed.
-            tokio::time::sleep(CLOSE).await;
+            tokio::time::sleep(CLOSE_TIME).await;
         };
         // Everything that runs ends with this call: connections, the small HTTP side, and the wait for the signal.
         web.spawn(graceful);
@@ -249,7 +249,7 @@ impl Server {
     }
 }
 
-/// Reports the node's health to those who ask for it over gRPC.
+/// Reports the node's health over gRPC.
 async fn report_health(node: &Node, health: &HealthReporter) {
     let status = match node.ill_health() {
         None => ServingStatus::Serving,

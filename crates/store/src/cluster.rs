@@ -2,7 +2,7 @@
 //!
 //! A shard is a range of buckets with one owner at a time. The map says who owns which; it lives in the database and
 //! changes only there. Where a shard *should* be, and where a queue has its home, follows from the members' names by
-//! rendezvous hashing: everybody who knows the members comes to the same answer, and a node that comes or goes moves only
+//! rendezvous hashing: every node that knows the members comes to the same answer, and a node that comes or goes moves only
 //! its own part.
 
 use std::hash::Hasher;
@@ -98,7 +98,8 @@ impl ClusterMap {
         self.members.iter().find(|member| member.id == id)
     }
 
-    /// Whether a node was a member once and is none any more. One that came later than this map is not gone: it is not known yet.
+    /// Whether a node was a member once and no longer is. One that joined later than this map is not gone: the map does not
+    /// know it yet.
     pub fn has_lost(&self, node: NodeId) -> bool {
         node <= self.newest && self.member(node).is_none()
     }
@@ -172,7 +173,7 @@ pub trait Membership: Send + Sync + 'static {
     /// How long a node that shows no sign of life stays a member. It serves from memory for two thirds of it.
     fn lease(&self) -> Duration;
 
-    /// Authenticates nodes to each other: only whoever can read the database knows it.
+    /// Authenticates nodes to each other: only processes that can read the database know it.
     fn secret(&self) -> [u8; 16];
 
     /// The newest map, and how many there were before it.
@@ -209,14 +210,14 @@ pub trait Membership: Send + Sync + 'static {
     /// Takes shards that have no owner. What others took first is not taken.
     fn claim(&self, shards: &[Shard]) -> Answer<Result<(), CommitError>>;
 
-    /// Gives shards to other nodes. Nothing of them is under way any more. May be repeated; returns the version of a map that
-    /// knows of it.
+    /// Gives shards to other nodes. Nothing of them is under way. May be repeated; returns the version of a map that
+    /// contains it.
     fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<i64, CommitError>>;
 
     /// Says that a node is about to go. Others become the wanted owners of its shards.
     fn mark_leaving(&self, name: &str) -> Answer<Result<bool, CommitError>>;
 
-    /// Fences a node, whatever it does: nothing of it can be stored any more.
+    /// Fences a node: from then on it cannot store anything.
     fn fence(&self, name: &str) -> Answer<Result<bool, CommitError>>;
 
     /// Open runs of some shards, in the order of their keys.

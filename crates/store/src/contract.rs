@@ -100,8 +100,9 @@ pub struct CurrentWrite {
     pub current: Option<RunKey>,
 }
 
-/// Sets the pointer from a workflow id to its current run, whatever it is now, lost or damaged included. This is the way
-/// to repair a pointer; [`CurrentWrite`] is the one for everything else, because it notices concurrent changes.
+/// Sets the pointer from a workflow id to its current run, without a look at the present pointer, which may be lost or
+/// damaged. This is the way to repair a pointer; [`CurrentWrite`] is the one for everything else, because it notices
+/// concurrent changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentReset {
     /// The namespace.
@@ -266,7 +267,7 @@ pub enum ReadError {
     /// The read took longer than its [`ReadLimit`] allows.
     #[error("the read took too long")]
     DeadlineExceeded,
-    /// Nobody waits for the read any more.
+    /// The reader was dropped.
     #[error("the read was cancelled")]
     Cancelled,
 }

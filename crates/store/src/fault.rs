@@ -82,12 +82,12 @@ impl FaultPlan {
         plan.writes.insert(nth, fault);
     }
 
-    /// Makes every call that writes fail until told otherwise.
+    /// Makes every call that writes fail until it is switched back.
     pub fn fail_all_writes(&self, fault: Option<WriteFault>) {
         self.plan().all_writes = fault;
     }
 
-    /// Makes every call that reads fail until told otherwise.
+    /// Makes every call that reads fail until it is switched back.
     pub fn fail_all_reads(&self, error: Option<ReadError>) {
         self.plan().all_reads = error;
     }
@@ -154,7 +154,7 @@ impl FaultPlan {
         group.iter().map(|commit| (commit.delete_runs.clone(), pointers(commit))).collect()
     }
 
-    /// What was deleted or reset is not damaged any more.
+    /// What was deleted or reset is no longer damaged.
     fn repaired(&self, repairs: Vec<Repairs>, results: &[Result<(), CommitError>]) {
         let mut plan = self.plan();
         for ((runs, pointers), _) in repairs.into_iter().zip(results).filter(|(_, result)| result.is_ok()) {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 pub use build::{batch, current, outbox_row, row, run, run_id};
 pub use random::Random;
-pub use snapshot::{Searched, Snapshot};
+pub use snapshot::{SearchSnapshot, Snapshot};
 
 use crate::Store;
 

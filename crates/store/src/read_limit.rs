@@ -17,7 +17,7 @@ pub struct ReadLimit {
     cancelled: Option<Arc<AtomicBool>>,
 }
 
-/// Cancels a read when dropped: kept by whoever waits for it.
+/// Cancels a read when dropped: kept by the task that waits for it.
 #[derive(Debug)]
 #[must_use = "the read is cancelled when this is dropped"]
 pub struct CancelOnDrop(Arc<AtomicBool>);

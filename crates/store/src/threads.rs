@@ -73,7 +73,7 @@ impl Threads {
     }
 
     /// Does some work on one of the threads. `None` if it panicked or the threads were stopped before it began.
-    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Pending<T> {
+    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> PendingResult<T> {
         let slot = Arc::new(Slot(Mutex::new(SlotState::Waiting(None))));
         let sender = Sender(slot.clone());
         let job: Job = Box::new(move || {
@@ -88,14 +88,14 @@ impl Threads {
             }
             self.pool.changed.notify_one();
         }
-        Pending(slot)
+        PendingResult(slot)
     }
 
     fn start_thread(&self, queue: &mut Queue) {
         let pool = self.pool.clone();
         match std::thread::Builder::new().name(self.name.to_owned()).spawn(move || pool.work()) {
             Ok(thread) => queue.threads.push(thread),
-            // The threads that there are go on; without any, nobody would answer.
+            // The threads that there are go on; without any, no job would be answered.
             Err(_) if !queue.threads.is_empty() => {}
             Err(_) => queue.jobs.clear(),
         }
@@ -108,7 +108,7 @@ impl Threads {
         let (jobs, threads) = (std::mem::take(&mut queue.jobs), std::mem::take(&mut queue.threads));
         drop(queue);
         self.pool.changed.notify_all();
-        // Their callers are told outside the lock.
+        // Their callers are woken outside the lock.
         drop(jobs);
         for thread in threads {
             // Panics of the work do not get there.
@@ -184,9 +184,9 @@ impl<T> Drop for Sender<T> {
 
 /// The answer of some work; `None` if there is none.
 #[derive(Debug)]
-struct Pending<T>(Arc<Slot<T>>);
+struct PendingResult<T>(Arc<Slot<T>>);
 
-impl<T> Future for Pending<T> {
+impl<T> Future for PendingResult<T> {
     type Output = Option<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {

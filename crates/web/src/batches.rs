@@ -10,7 +10,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, PageError, Web,
+    Answer, IDENTITY, Outcome, PageError, PageRequest, Web,
     fields::words,
     forms::{Form, hex, unhex},
     layout::{Page, button, pager},
@@ -21,7 +21,7 @@ use super::{
 const PAGE_SIZE: i32 = 50;
 
 impl Web {
-    pub(super) async fn batches_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
+    pub(super) async fn batches_page(&self, namespace: &str, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let request = ListBatchOperationsRequest {
             namespace: namespace.to_owned(),
             page_size: PAGE_SIZE,

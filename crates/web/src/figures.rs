@@ -14,7 +14,7 @@ use super::{
     layout::{Page, facts},
 };
 
-const PAUSE: Duration = Duration::from_secs(1);
+const PUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How a figure is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ fn resident_bytes() -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// Sends the values that are drawn until nobody listens.
+/// Sends the values that are drawn until the page is closed.
 pub(super) async fn stream(web: Web, send: mpsc::Sender<Bytes>) {
     let mut before = counted(&web.node, web.figures);
     while !web.node.is_stopping() {
@@ -146,7 +146,7 @@ pub(super) async fn stream(web: Web, send: mpsc::Sender<Bytes>) {
         }
         before = now;
         let event = format!("event: figures\ndata: {}\n\n", json!(values));
-        if send.send(event.into()).await.is_err() || tokio::time::timeout(PAUSE, send.closed()).await.is_ok() {
+        if send.send(event.into()).await.is_err() || tokio::time::timeout(PUSH_INTERVAL, send.closed()).await.is_ok() {
             return;
         }
     }

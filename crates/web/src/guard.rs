@@ -1,9 +1,9 @@
 //! What keeps other sites out.
 //!
-//! A page of another site must not act here with the rights of whoever looks at it: requests that change something are
+//! A page of another site must not act here with the rights of its reader: requests that change something are
 //! refused if the browser says that they come from elsewhere (`Sec-Fetch-Site`, `Origin`). It must not read here under a
 //! name of its own that it points to this address (DNS rebinding) either: the `Host` must be an address, a loopback name, the
-//! name of this machine or one that the operator names. Browsers are told to execute nothing that this server did not send.
+//! name of this machine or one that the operator names. The answers forbid browsers to execute anything that this server did not send.
 
 use std::{net::IpAddr, sync::OnceLock};
 
@@ -14,21 +14,21 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Why a request gets no answer.
 #[derive(Debug)]
-pub(super) struct Denied {
+pub(super) struct Denial {
     pub(super) status: StatusCode,
     pub(super) text: &'static str,
 }
 
-fn refused(status: StatusCode, text: &'static str) -> Result<(), Denied> {
-    Err(Denied { status, text })
+fn refused(status: StatusCode, text: &'static str) -> Result<(), Denial> {
+    Err(Denial { status, text })
 }
 
 /// Whether a request may be answered.
-pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Denied> {
+pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Denial> {
     let Some(host) = text(&head.headers, "host") else {
         return refused(StatusCode::BAD_REQUEST, "a Host header is needed\n");
     };
-    // With a certificate nobody else can take the server's name.
+    // With TLS no other server can take this server's name.
     if !is_tls && !is_known(host) {
         return refused(
             StatusCode::MISDIRECTED_REQUEST,
@@ -44,7 +44,7 @@ pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Denied> {
     }
 }
 
-/// Whether a page of another site makes a browser send this request, which would act with the rights of whoever looks at it.
+/// Whether a page of another site makes a browser send this request, which would act with the rights of its reader.
 /// Programs that are no browsers send no such headers.
 pub fn is_of_another_site(headers: &HeaderMap, method: &Method, is_tls: bool) -> bool {
     if matches!(*method, Method::GET | Method::HEAD) {

@@ -7,7 +7,9 @@ use maud::{DOCTYPE, Markup, html};
 use segno_proto::{enums::WorkflowExecutionStatus, workflowservice::ListNamespacesRequest};
 use tonic::{Code, Status};
 
-use super::{Asked, Outcome, Web, WebBody, codec::Codec, forms::encode, html as respond_html, http_status, redirect};
+use super::{
+    Outcome, PageRequest, Web, WebBody, codec::Codec, forms::encode, html as respond_html, http_status, redirect,
+};
 
 /// Most namespaces in the list of the navigation.
 const NAMESPACES_MAX: i32 = 200;
@@ -55,13 +57,13 @@ const AREAS: [(&str, &str); 9] = [
 ];
 
 impl Shell {
-    pub(super) async fn of(web: &Web, asked: &Asked<'_>, codec: Option<Codec>) -> Self {
+    pub(super) async fn of(web: &Web, asked: &PageRequest<'_>, codec: Option<Codec>) -> Self {
         let request = ListNamespacesRequest { page_size: NAMESPACES_MAX, ..Default::default() };
         let listed = web.call(request).await;
         let listed = listed.map(|listed| listed.namespaces).unwrap_or_default();
         let names = listed.into_iter().filter_map(|namespace| namespace.namespace_info).map(|info| info.name);
         let namespace = asked.path.first().cloned().unwrap_or_default();
-        // Whoever may see only some of them does not learn of the others.
+        // A caller that may see only some of them does not learn of the others.
         let is_shown = |name: &String| asked.caller.as_ref().is_none_or(|caller| caller.may_read(name));
         let mut namespaces: Vec<_> = names.filter(is_shown).collect();
         if !namespaces.contains(&namespace) {
@@ -133,7 +135,7 @@ impl Shell {
     }
 
     /// What an action did: alone for a script, or on a page.
-    pub(super) fn outcome(&mut self, outcome: Outcome, asked: &Asked<'_>, path: &str) -> Response<WebBody> {
+    pub(super) fn outcome(&mut self, outcome: Outcome, asked: &PageRequest<'_>, path: &str) -> Response<WebBody> {
         let notice = html! {
             div.notice.good role="status" data-next=[outcome.next.as_deref()] { (outcome.said) }
         };
@@ -147,7 +149,7 @@ impl Shell {
     }
 
     /// A call failed.
-    pub(super) fn refused(&mut self, status: &Status, asked: &Asked<'_>) -> Response<WebBody> {
+    pub(super) fn refused(&mut self, status: &Status, asked: &PageRequest<'_>) -> Response<WebBody> {
         let notice = html! { div.notice.bad role="alert" { (problem(status)) } };
         let content = if asked.is_script {
             notice

@@ -95,7 +95,7 @@ pub struct ProcessFigures {
 }
 
 /// What a request asks for, taken apart.
-struct Asked<'a> {
+struct PageRequest<'a> {
     /// Decoded parts of the path after `/ui/`.
     path: Vec<String>,
     /// Parameters behind the question mark.
@@ -186,7 +186,7 @@ impl Web {
         path == "/" || path == "/favicon.ico" || path == PREFIX || path == NAMESPACES || path.starts_with("/ui/")
     }
 
-    /// What a browser is shown at an address where nothing is. Whoever asks need not be known: it tells nothing.
+    /// What a browser is shown at an address where nothing is. It needs no authentication: it tells nothing.
     pub fn nothing() -> Response<WebBody> {
         let mut response = html(StatusCode::NOT_FOUND, &layout::nothing());
         guard::protect(response.headers_mut());
@@ -246,7 +246,7 @@ impl Web {
     }
 
     /// The page or action of an address.
-    async fn page(&self, asked: &Asked<'_>) -> Result<Answer, PageError> {
+    async fn page(&self, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let is_post = *asked.method == Method::POST;
         let path = words(&asked.path);
         let [namespace, rest @ ..] = &path[..] else { return Err(PageError::Missing) };
@@ -297,7 +297,7 @@ fn words(path: &[String]) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-fn asked<'a>(head: &'a Parts, body: &Bytes) -> Result<Asked<'a>, &'static str> {
+fn asked<'a>(head: &'a Parts, body: &Bytes) -> Result<PageRequest<'a>, &'static str> {
     let path = below_prefix(head.uri.path())
         .split('/')
         .filter(|part| !part.is_empty())
@@ -309,7 +309,7 @@ fn asked<'a>(head: &'a Parts, body: &Bytes) -> Result<Asked<'a>, &'static str> {
     let form = Form::parse(text).ok_or("the form is not UTF-8\n")?;
     let is_script = head.headers.contains_key("x-segno-script");
     let caller = head.extensions.get::<Arc<Caller>>().cloned();
-    Ok(Asked { path, query, form, is_script, method: &head.method, caller })
+    Ok(PageRequest { path, query, form, is_script, method: &head.method, caller })
 }
 
 fn respond(status: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Response<WebBody> {

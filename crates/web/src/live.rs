@@ -21,13 +21,13 @@ use segno_proto::{common::WorkflowExecution, workflowservice::DescribeWorkflowEx
 use tokio::sync::mpsc;
 
 use super::{
-    Answer, Asked, Web, WebBody, below_prefix, figures,
+    Answer, PageRequest, Web, WebBody, below_prefix, figures,
     forms::{Form, decode},
     layout, plain, words,
 };
 
 /// How often a page is compared.
-const PAUSE: Duration = Duration::from_secs(1);
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// A page that takes long to render is compared less often: watching it costs a twentieth of a processor at most.
 const PAUSE_FACTOR: u32 = 20;
 /// Something is sent at least this often, so that dead connections are noticed.
@@ -83,7 +83,7 @@ async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
     if send.send(format!("retry: 2000\nid: {known:x}\nevent: hello\ndata: {known:x}\n\n").into()).await.is_err() {
         return;
     }
-    let (mut round, mut pause) = (0, PAUSE);
+    let (mut round, mut pause) = (0, COMPARE_INTERVAL);
     while !web.node.is_stopping() {
         // Until the browser is gone.
         if tokio::time::timeout(pause, send.closed()).await.is_ok() {
@@ -95,7 +95,7 @@ async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
             seen = now;
             let begun = Instant::now();
             let found = fingerprint(&web, &page, &path).await;
-            pause = PAUSE.max(begun.elapsed() * PAUSE_FACTOR);
+            pause = COMPARE_INTERVAL.max(begun.elapsed() * PAUSE_FACTOR);
             if found != known {
                 known = found;
                 let event = format!("id: {known:x}\nevent: change\ndata: {known:x}\n\n");
@@ -124,7 +124,7 @@ async fn fingerprint(web: &Web, page: &str, path: &[String]) -> u64 {
         return hasher.finish();
     }
     let query = page.split_once('?').and_then(|(_, query)| Form::parse(query)).unwrap_or_default();
-    let asked = Asked {
+    let asked = PageRequest {
         path: path.to_vec(),
         query,
         form: Form::default(),

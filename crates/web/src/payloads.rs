@@ -92,7 +92,7 @@ pub(super) fn short(text: &str, characters: usize) -> String {
     }
 }
 
-/// What somebody typed, as arguments: a JSON text per line is an argument; a whole text that is JSON is one.
+/// What the reader typed, as arguments: a JSON text per line is an argument; a whole text that is JSON is one.
 pub(super) fn typed(text: &str) -> Result<Option<Payloads>, Status> {
     let text = text.trim();
     if text.is_empty() {

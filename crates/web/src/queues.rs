@@ -12,7 +12,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, PageError, Web,
+    Answer, PageError, PageRequest, Web,
     layout::Page,
     times,
     workflow_now::queue_address,
@@ -26,7 +26,7 @@ const WAITING_MAX: usize = 200;
 const QUEUES_MAX: usize = 100;
 
 impl Web {
-    pub(super) async fn queues_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
+    pub(super) async fn queues_page(&self, namespace: &str, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let name = asked.query.trimmed("name");
         let names = if name.is_empty() { self.queue_names(namespace).await } else { BTreeSet::from([name.clone()]) };
         let mut rows = Vec::new();

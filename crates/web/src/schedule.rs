@@ -13,7 +13,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, PageError, Web,
+    Answer, IDENTITY, Outcome, PageError, PageRequest, Web,
     fields::words,
     forms::{Form, encode},
     layout::{Page, action, badge, button, facts, run_address},
@@ -30,7 +30,12 @@ const HEAD: i64 = 22;
 const DAY: Nanos = 86_400_000_000_000;
 
 impl Web {
-    pub(super) async fn schedule_page(&self, namespace: &str, id: &str, _: &Asked<'_>) -> Result<Answer, PageError> {
+    pub(super) async fn schedule_page(
+        &self,
+        namespace: &str,
+        id: &str,
+        _: &PageRequest<'_>,
+    ) -> Result<Answer, PageError> {
         let request = DescribeScheduleRequest { namespace: namespace.to_owned(), schedule_id: id.to_owned() };
         let found = self.call(request).await?;
         let (schedule, info) = (found.schedule.unwrap_or_default(), found.info.unwrap_or_default());

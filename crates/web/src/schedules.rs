@@ -7,7 +7,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, PageError, Web,
+    Answer, PageError, PageRequest, Web,
     forms::{encode, hex, unhex},
     layout::{Page, badge, pager},
     times,
@@ -17,7 +17,7 @@ use super::{
 const PAGE_SIZE: i32 = 100;
 
 impl Web {
-    pub(super) async fn schedules_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
+    pub(super) async fn schedules_page(&self, namespace: &str, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let request = ListSchedulesRequest {
             namespace: namespace.to_owned(),
             maximum_page_size: PAGE_SIZE,

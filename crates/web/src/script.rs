@@ -12,27 +12,27 @@ use segno_proto::{
 use serde_json::Value;
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, PageError, Web,
+    Answer, IDENTITY, Outcome, PageError, PageRequest, Web,
     forms::{Form, encode},
     layout::{Page, button, facts, run_address},
     payloads,
     scripts::editor,
     times,
-    workflow::Seen,
+    workflow::RunSnapshot,
 };
 
 /// Open runs whose place in the source is shown.
 const RUNS_MAX: i32 = 25;
 
 /// What stands on each line.
-type Marks = BTreeMap<usize, Vec<Markup>>;
+type LineMarks = BTreeMap<usize, Vec<Markup>>;
 
 impl Web {
     pub(super) async fn script_page(
         &self,
         namespace: &str,
         name: &str,
-        asked: &Asked<'_>,
+        asked: &PageRequest<'_>,
     ) -> Result<Answer, PageError> {
         let request = DescribeRequest { namespace: namespace.to_owned(), name: name.to_owned() };
         let flow = self.call(request).await?.flow.unwrap_or_default();
@@ -109,7 +109,7 @@ impl Web {
     }
 
     /// On which lines of a source open runs stand. Runs of other versions are left out.
-    async fn marks(&self, namespace: &str, name: &str, source: &str) -> Marks {
+    async fn marks(&self, namespace: &str, name: &str, source: &str) -> LineMarks {
         let request = ListWorkflowExecutionsRequest {
             namespace: namespace.to_owned(),
             page_size: RUNS_MAX,
@@ -117,7 +117,7 @@ impl Web {
             ..Default::default()
         };
         let listed = self.call(request).await;
-        let mut marks = Marks::new();
+        let mut marks = LineMarks::new();
         for info in listed.map(|listed| listed.executions).unwrap_or_default() {
             let execution = info.execution.unwrap_or_default();
             let Some(seen) = self.describe_script(namespace, &execution.workflow_id, &execution.run_id).await else {
@@ -146,16 +146,16 @@ impl Web {
     }
 
     /// The source and variables of a run that is a script; nothing for others.
-    pub(super) async fn script_of_run(&self, seen: &Seen) -> Option<Markup> {
+    pub(super) async fn script_of_run(&self, seen: &RunSnapshot) -> Option<Markup> {
         let found = self.describe_script(&seen.namespace, &seen.workflow_id, &seen.run_id).await?;
         let state: Value = serde_json::from_str(&found.state_json).ok()?;
         let source = String::from_utf8_lossy(&found.source).into_owned();
-        let marks: Marks = match seen.is_running() {
+        let marks: LineMarks = match seen.is_running() {
             true => lines_of(&state)
                 .into_iter()
                 .map(|(line, notes)| (line, notes.into_iter().map(|note| html! { (note) }).collect()))
                 .collect(),
-            false => Marks::new(),
+            false => LineMarks::new(),
         };
         let frames = list(&state, "code").iter().flat_map(|piece| list(piece, "frames"));
         let variables = frames.filter_map(|frame| frame.get("variables").and_then(Value::as_object)).flatten();
@@ -201,7 +201,7 @@ fn lines_of(state: &Value) -> BTreeMap<usize, Vec<String>> {
 }
 
 /// A source with numbers and marks.
-fn lines(source: &str, marks: &Marks) -> Markup {
+fn lines(source: &str, marks: &LineMarks) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Source" {
             ol.source {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use segno_proto::segno_flow::{CheckRequest, DeployRequest, Diagnostic, ListRequest};
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, PageError, Web,
+    Answer, IDENTITY, Outcome, PageError, PageRequest, Web,
     forms::{Form, encode},
     layout::{Page, pager},
     times,
@@ -14,7 +14,7 @@ use super::{
 const PAGE_SIZE: i32 = 100;
 
 impl Web {
-    pub(super) async fn scripts_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
+    pub(super) async fn scripts_page(&self, namespace: &str, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let request = ListRequest {
             namespace: namespace.to_owned(),
             page_size: PAGE_SIZE,

@@ -13,7 +13,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, Asked, PageError, Web, codec, forms,
+    Answer, PageError, PageRequest, Web, codec, forms,
     layout::{Page, badge, facts, run_address},
     payloads, times, workflow_actions, workflow_now, workflow_timeline,
     workflows::grouped,
@@ -23,7 +23,7 @@ use super::{
 const EVENTS_MAX: usize = 200_000;
 
 /// A run as pages show it.
-pub(super) struct Seen {
+pub(super) struct RunSnapshot {
     pub(super) namespace: String,
     pub(super) workflow_id: String,
     pub(super) run_id: String,
@@ -32,7 +32,7 @@ pub(super) struct Seen {
     pub(super) may_pause: bool,
 }
 
-impl Seen {
+impl RunSnapshot {
     pub(super) fn info(&self) -> WorkflowExecutionInfo {
         self.described.workflow_execution_info.clone().unwrap_or_default()
     }
@@ -57,13 +57,13 @@ impl Seen {
 }
 
 impl Web {
-    pub(super) async fn see(&self, namespace: &str, workflow_id: &str, run_id: &str) -> Result<Seen, Status> {
+    pub(super) async fn see(&self, namespace: &str, workflow_id: &str, run_id: &str) -> Result<RunSnapshot, Status> {
         let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() };
         let request = DescribeWorkflowExecutionRequest { namespace: namespace.to_owned(), execution: Some(execution) };
         let described = self.call(request).await?;
         let info = described.workflow_execution_info.as_ref();
         let run_id = info.and_then(|info| info.execution.as_ref()).map(|found| found.run_id.clone());
-        Ok(Seen {
+        Ok(RunSnapshot {
             namespace: namespace.to_owned(),
             workflow_id: workflow_id.to_owned(),
             run_id: run_id.unwrap_or_default(),
@@ -73,7 +73,7 @@ impl Web {
     }
 
     /// The whole history.
-    pub(super) async fn events(&self, seen: &Seen) -> Result<Vec<HistoryEvent>, Status> {
+    pub(super) async fn events(&self, seen: &RunSnapshot) -> Result<Vec<HistoryEvent>, Status> {
         let mut events = Vec::new();
         let mut token = bytes::Bytes::new();
         loop {
@@ -104,7 +104,7 @@ impl Web {
         namespace: &str,
         workflow_id: &str,
         run_id: &str,
-        asked: &Asked<'_>,
+        asked: &PageRequest<'_>,
     ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
         let events = self.events(&seen).await?;
@@ -120,12 +120,12 @@ impl Web {
 }
 
 /// A page of this run.
-pub(super) fn page(seen: &Seen, content: Markup) -> Page {
+pub(super) fn page(seen: &RunSnapshot, content: Markup) -> Page {
     Page { title: seen.workflow_id.clone(), area: "workflows", content, is_live: true }
 }
 
 /// Name, status, actions and the pages of a run.
-pub(super) fn head(seen: &Seen, current: &str) -> Markup {
+pub(super) fn head(seen: &RunSnapshot, current: &str) -> Markup {
     let info = seen.info();
     let address = seen.address();
     let (started, closed) = (times::nanos(info.start_time.as_ref()), times::nanos(info.close_time.as_ref()));
@@ -170,7 +170,7 @@ pub(super) fn head(seen: &Seen, current: &str) -> Markup {
 }
 
 /// What went in, and what came out.
-fn in_and_out(seen: &Seen, events: &[HistoryEvent]) -> Markup {
+fn in_and_out(seen: &RunSnapshot, events: &[HistoryEvent]) -> Markup {
     let input = events.first().and_then(|event| match &event.attributes {
         Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => started.input.as_ref(),
         _ => None,
@@ -183,7 +183,7 @@ fn in_and_out(seen: &Seen, events: &[HistoryEvent]) -> Markup {
     }
 }
 
-fn result(seen: &Seen, last: Option<&HistoryEvent>) -> Markup {
+fn result(seen: &RunSnapshot, last: Option<&HistoryEvent>) -> Markup {
     let next_run = |run_id: &str| {
         html! { a href=(run_address(&seen.namespace, &seen.workflow_id, run_id)) { "run " code { (run_id) } } }
     };
@@ -210,7 +210,7 @@ fn result(seen: &Seen, last: Option<&HistoryEvent>) -> Markup {
 }
 
 /// Settings, memo and search attributes.
-fn details(seen: &Seen) -> Markup {
+fn details(seen: &RunSnapshot) -> Markup {
     let info = seen.info();
     let config = seen.described.execution_config.clone().unwrap_or_default();
     let memo = info.memo.unwrap_or_default().fields;

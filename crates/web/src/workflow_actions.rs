@@ -21,12 +21,12 @@ use super::{
     forms::{Form, encode},
     layout::{action, run_address},
     payloads,
-    workflow::Seen,
+    workflow::RunSnapshot,
     workflows_actions::new_id,
 };
 
 /// The buttons of a run. Pausing is offered where the server allows it.
-pub(super) fn bar(seen: &Seen) -> Markup {
+pub(super) fn bar(seen: &RunSnapshot) -> Markup {
     let reason = html! { label { "Reason" input name="reason" value="from the web pages"; } };
     let name_and_input = |name: &str| {
         html! {

@@ -5,11 +5,11 @@ use segno_proto::{enums::EventType, events::HistoryEvent};
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Asked, PageError, Web,
+    Answer, PageError, PageRequest, Web,
     fields::{self, View},
     forms::Form,
     payloads, times,
-    workflow::{self, Seen},
+    workflow::{self, RunSnapshot},
     workflow_spans::{Span, SpanKind, spans},
 };
 
@@ -23,7 +23,7 @@ impl Web {
         namespace: &str,
         workflow_id: &str,
         run_id: &str,
-        asked: &Asked<'_>,
+        asked: &PageRequest<'_>,
     ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
         let events = self.events(&seen).await?;
@@ -143,7 +143,7 @@ fn summary(attributes: &Value) -> String {
     payloads::short(&parts.into_iter().flatten().collect::<Vec<_>>().join("  "), 140)
 }
 
-fn full(seen: &Seen, events: &[HistoryEvent], query: &Form) -> Markup {
+fn full(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup {
     let (page, from, to) = range(events.len(), query);
     html! {
         (parts(events.len(), page, query))
@@ -168,7 +168,7 @@ fn full(seen: &Seen, events: &[HistoryEvent], query: &Form) -> Markup {
     }
 }
 
-fn reset_form(seen: &Seen, event_id: i64) -> Markup {
+fn reset_form(seen: &RunSnapshot, event_id: i64) -> Markup {
     html! {
         form.inline method="post" action=(seen.address()) data-action {
             input type="hidden" name="do" value="reset";
@@ -181,7 +181,7 @@ fn reset_form(seen: &Seen, event_id: i64) -> Markup {
 }
 
 /// A line for each activity, timer, child, update, signal, without workflow tasks.
-fn compact(seen: &Seen, events: &[HistoryEvent], query: &Form) -> Markup {
+fn compact(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup {
     let all: Vec<Span> = spans(events).into_iter().filter(|span| span.kind != SpanKind::WorkflowTask).collect();
     let (page, from, to) = range(all.len(), query);
     html! {

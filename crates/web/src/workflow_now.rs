@@ -13,7 +13,7 @@ use super::{
     forms::encode,
     layout::{button, run_address},
     payloads, times,
-    workflow::Seen,
+    workflow::RunSnapshot,
 };
 
 /// Most pending things of a kind that are listed.
@@ -22,7 +22,7 @@ const LISTED_MAX: usize = 100;
 const SENTENCES_MAX: usize = 10;
 
 /// The section, for a run that is open.
-pub(super) async fn section(web: &Web, seen: &Seen) -> Markup {
+pub(super) async fn section(web: &Web, seen: &RunSnapshot) -> Markup {
     let content = if seen.is_running() {
         now(web, seen).await
     } else {
@@ -32,7 +32,7 @@ pub(super) async fn section(web: &Web, seen: &Seen) -> Markup {
 }
 
 /// Why the run does not go on: the sentences of `segno workflow why`.
-async fn sentences(web: &Web, seen: &Seen) -> Vec<Markup> {
+async fn sentences(web: &Web, seen: &RunSnapshot) -> Vec<Markup> {
     let info = seen.info();
     let execution = info.execution.unwrap_or_default();
     let request = ExplainRequest {
@@ -83,7 +83,7 @@ fn with_commands(text: &str) -> Markup {
     }
 }
 
-async fn now(web: &Web, seen: &Seen) -> Markup {
+async fn now(web: &Web, seen: &RunSnapshot) -> Markup {
     let described = &seen.described;
     html! {
         section.now aria-labelledby="now-title" {

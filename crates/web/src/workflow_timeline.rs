@@ -14,7 +14,7 @@ use super::{
     fields::event_time,
     forms::Form,
     times,
-    workflow::Seen,
+    workflow::RunSnapshot,
     workflow_spans::{Span, SpanEnd, SpanKind, spans},
 };
 
@@ -59,7 +59,7 @@ impl Window {
 }
 
 /// The section with the drawing.
-pub(super) fn section(seen: &Seen, events: &[HistoryEvent], query: &Form) -> Markup {
+pub(super) fn section(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup {
     let Some((first, last)) = events.first().zip(events.last()) else { return html! {} };
     let begin = event_time(first);
     let end = if seen.is_running() { times::now() } else { event_time(last) }.max(begin + MILLI);
@@ -142,26 +142,26 @@ fn rows(spans: &[Span], window: Window) -> (Vec<Row<'_>>, usize) {
     // A name with many overlapping spans leaves room for the others.
     let share = (ROWS_MAX / order.len().max(1)).max(3);
     for key in order {
-        let mut lanes: Vec<Row<'_>> = Vec::new();
+        let mut group: Vec<Row<'_>> = Vec::new();
         for span in by_name.get(&key).into_iter().flatten() {
             let bar = bar(span, window);
             // What is not drawn side by side needs no row of its own.
-            let free = lanes.iter().position(|lane| lane.until <= span.from);
+            let free = group.iter().position(|row| row.until <= span.from);
             let place = match free {
                 Some(place) => place,
-                None if lanes.len() < share && drawn.len() + lanes.len() < ROWS_MAX => {
-                    let name = if lanes.is_empty() { key.1 } else { "" };
-                    lanes.push(Row { kind: key.0, name, bars: Vec::new(), until: Nanos::MIN });
-                    lanes.len() - 1
+                None if group.len() < share && drawn.len() + group.len() < ROWS_MAX => {
+                    let name = if group.is_empty() { key.1 } else { "" };
+                    group.push(Row { kind: key.0, name, bars: Vec::new(), until: Nanos::MIN });
+                    group.len() - 1
                 }
                 None => {
                     left_out += 1;
                     continue;
                 }
             };
-            let lane = &mut lanes[place];
-            lane.until = span.to.unwrap_or(Nanos::MAX);
-            match lane.bars.last_mut() {
+            let row = &mut group[place];
+            row.until = span.to.unwrap_or(Nanos::MAX);
+            match row.bars.last_mut() {
                 Some(last) if bar.from - last.to < MERGE && last.to - last.from < 3.0 && bar.to - bar.from < 3.0 => {
                     last.to = bar.to.max(last.to);
                     last.count += 1;
@@ -169,10 +169,10 @@ fn rows(spans: &[Span], window: Window) -> (Vec<Row<'_>>, usize) {
                         last.end = SpanEnd::Bad;
                     }
                 }
-                _ => lane.bars.push(bar),
+                _ => row.bars.push(bar),
             }
         }
-        drawn.extend(lanes);
+        drawn.extend(group);
     }
     (drawn, left_out)
 }
@@ -188,7 +188,7 @@ fn bar(span: &Span, window: Window) -> Bar<'_> {
     Bar { first: span, count: 1, from, work: work.clamp(from, to), to, end: span.end }
 }
 
-fn draw(seen: &Seen, spans: &[Span], window: Window) -> Markup {
+fn draw(seen: &RunSnapshot, spans: &[Span], window: Window) -> Markup {
     let (rows, left_out) = rows(spans, window);
     let height = AXIS + rows.len() as f64 * ROW + 8.0;
     let bars: usize = rows.iter().map(|row| row.bars.len()).sum();

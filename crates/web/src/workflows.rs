@@ -10,7 +10,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, Asked, PageError, Web,
+    Answer, PageError, PageRequest, Web,
     fields::words,
     forms::{Form, hex, unhex},
     layout::{self, Page, action, badge, pager, run_address, spaced},
@@ -27,7 +27,7 @@ const STATUSES: [&str; 8] =
 const RETRYING: &str = "(ActivityAttempts > 0 OR WorkflowTaskAttempts > 0)";
 
 impl Web {
-    pub(super) async fn workflows_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
+    pub(super) async fn workflows_page(&self, namespace: &str, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let query = asked.query.trimmed("query");
         let request = ListWorkflowExecutionsRequest {
             namespace: namespace.to_owned(),

@@ -28,9 +28,9 @@ static IN_USE: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// The allocator of the system, with a bound.
-pub(crate) struct Bounded;
+pub(crate) struct BoundedAllocator;
 
-impl Bounded {
+impl BoundedAllocator {
     fn take(bytes: usize) {
         let in_use = IN_USE.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if in_use > ALLOWED.load(Ordering::Relaxed) {
@@ -46,7 +46,7 @@ impl Bounded {
 }
 
 // SAFETY: everything is left to the allocator of the system; only sizes are counted besides.
-unsafe impl GlobalAlloc for Bounded {
+unsafe impl GlobalAlloc for BoundedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::take(layout.size());
         // SAFETY: as the caller promises.

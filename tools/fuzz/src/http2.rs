@@ -20,9 +20,9 @@ static REFUSALS: LazyLock<Refusals> = LazyLock::new(|| Refusals {
 
 /// Remembers which requests ended.
 #[derive(Default)]
-struct Ended(Vec<u32>);
+struct EndedRequests(Vec<u32>);
 
-impl Handler for Ended {
+impl Handler for EndedRequests {
     type Request = usize;
     type Receipt = ();
 
@@ -56,7 +56,7 @@ pub(crate) fn run(input: &[u8]) {
         held_bytes_max: HELD_BYTES_MAX,
     };
     let mut connection = Connection::new(settings, &REFUSALS, Arc::new(SharedBudget::new(1 << 20)));
-    let mut ended = Ended::default();
+    let mut ended = EndedRequests::default();
     let bytes = [PREFACE, &[0, 0, 0, 4, 0, 0, 0, 0, 0], frames].concat();
     let (mut begin, mut end) = (0, 0);
     let (mut sent, mut answers) = (0, 0);

@@ -20,7 +20,7 @@ mod tokens;
 
 /// For the target `flow-memory`; the others have no bound.
 #[global_allocator]
-static ALLOCATOR: flow_memory::Bounded = flow_memory::Bounded;
+static ALLOCATOR: flow_memory::BoundedAllocator = flow_memory::BoundedAllocator;
 
 /// A function with a name.
 #[derive(Debug)]

@@ -35,14 +35,14 @@ const DEADLINE: Duration = Duration::from_millis(40);
 const NAMESPACE: &str = "default";
 
 /// A server in this process, and a connection to it.
-struct Running {
+struct FuzzServer {
     runtime: Runtime,
     channel: Channel,
 }
 
-static SERVER: LazyLock<Running> = LazyLock::new(|| start().expect("a server in memory starts"));
+static SERVER: LazyLock<FuzzServer> = LazyLock::new(|| start().expect("a server in memory starts"));
 
-fn start() -> anyhow::Result<Running> {
+fn start() -> anyhow::Result<FuzzServer> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let address = runtime.block_on(async {
         let node = Node::start(Arc::new(MemoryStore::default()), Arc::new(SystemClock), NodeOptions::default()).await?;
@@ -62,7 +62,7 @@ fn start() -> anyhow::Result<Running> {
     let channel = runtime.block_on(async {
         Endpoint::from_shared(format!("http://{address}"))?.connect().await.map_err(anyhow::Error::from)
     })?;
-    let running = Running { runtime, channel };
+    let running = FuzzServer { runtime, channel };
     let register = api::RegisterNamespaceRequest {
         namespace: NAMESPACE.to_owned(),
         workflow_execution_retention_period: Some(prost_types::Duration { seconds: 86_400, nanos: 0 }),
@@ -74,7 +74,7 @@ fn start() -> anyhow::Result<Running> {
     Ok(running)
 }
 
-impl Running {
+impl FuzzServer {
     fn call(&self, name: &str, message: &[u8], deadline: Duration) -> Result<Bytes, Status> {
         let (service, method) = METHODS.iter().find(|(_, method)| *method == name).expect("a method of the protocol");
         let path = format!("/{service}/{method}").parse().expect("a path");

@@ -12,7 +12,7 @@ use segno_engine::{
 };
 use segno_flow::{Code, check, compile, inspect, interface::TurnError, query, turn};
 
-use crate::scripts::{Bounded, LIMITS, SCRIPTS, events, started};
+use crate::scripts::{BoundedPace, LIMITS, SCRIPTS, events, started};
 
 static CODES: LazyLock<Vec<Code>> = LazyLock::new(|| {
     let code = |source: &&str| compile(&check(source.as_bytes()).program?, "w.flow").ok();
@@ -36,8 +36,8 @@ pub(crate) fn run(input: &[u8]) {
 fn script(code: &Code, state: &[u8]) {
     let _ = inspect(code, state);
     let _ = query(code, state, "q", &[], 9_000, &LIMITS);
-    if let Ok(turned) = turn(code, Some(state), &events(), &LIMITS, &mut Bounded) {
-        let again = turn(code, Some(&turned.state), &events(), &LIMITS, &mut Bounded);
+    if let Ok(turned) = turn(code, Some(state), &events(), &LIMITS, &mut BoundedPace) {
+        let again = turn(code, Some(&turned.state), &events(), &LIMITS, &mut BoundedPace);
         assert!(!matches!(again, Err(TurnError::DamagedState(_))), "a turn wrote a state that cannot be read");
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     for (number, code) in CODES.iter().enumerate() {
         let mut state: Option<Vec<u8>> = None;
         for (step, event) in std::iter::once(started()).chain(events()).enumerate() {
-            let Ok(turned) = turn(code, state.as_deref(), &[event], &LIMITS, &mut Bounded) else { break };
+            let Ok(turned) = turn(code, state.as_deref(), &[event], &LIMITS, &mut BoundedPace) else { break };
             seeds.push((format!("script-{number}-{step}"), [&[number as u8], &turned.state[..]].concat()));
             state = Some(turned.state);
         }

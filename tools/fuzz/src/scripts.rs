@@ -23,9 +23,9 @@ pub(crate) const LIMITS: Limits = Limits {
 };
 
 /// Ends turns that the limits should have ended.
-pub(crate) struct Bounded;
+pub(crate) struct BoundedPace;
 
-impl Pace for Bounded {
+impl Pace for BoundedPace {
     fn go_on(&mut self, steps: u64) -> bool {
         assert!(steps <= 20 * LIMITS.steps, "{steps} steps in one turn");
         true
@@ -63,7 +63,7 @@ pub(crate) fn run(input: &[u8]) {
     let Ok(code) = compile(&program, "w.flow") else { return };
     let mut state: Option<Vec<u8>> = None;
     for event in std::iter::once(started()).chain(events()) {
-        match turn(&code, state.as_deref(), &[event], &LIMITS, &mut Bounded) {
+        match turn(&code, state.as_deref(), &[event], &LIMITS, &mut BoundedPace) {
             Ok(turned) => state = Some(turned.state),
             Err(TurnError::DamagedState(why)) => panic!("a turn wrote a state that cannot be read: {why}"),
             Err(_) => return,

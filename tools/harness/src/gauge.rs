@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow};
 /// Clock ticks per second of `/proc/<pid>/stat`; fixed in the kernel's interface on every Linux that matters.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Most that two ways to read CPU time differ by when no thread has ended in between.
-const CPU_AGREES_MS: f64 = 40.0;
+const CPU_DIFFERENCE_MS_MAX: f64 = 40.0;
 
 /// A process to read, and the port of its metrics page when it is Segno.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl Reading {
         // Nanoseconds of living threads are finer than ticks, and wrong as soon as a thread has ended.
         let (ticks, living) = (self.cpu_ms - before.cpu_ms, self.living_cpu_ms - before.living_cpu_ms);
         Cost {
-            cpu_ms: if (ticks - living).abs() <= CPU_AGREES_MS { living } else { ticks },
+            cpu_ms: if (ticks - living).abs() <= CPU_DIFFERENCE_MS_MAX { living } else { ticks },
             commits: both(self.commits, before.commits),
             syncs: both(self.syncs, before.syncs),
             committed_bytes: both(self.committed_bytes, before.committed_bytes),

@@ -22,7 +22,7 @@ use crate::{
 /// Pause between two looks at a server that is starting.
 const READY_PROBE_PAUSE: Duration = Duration::from_millis(2);
 /// How long a server may take to start or to end.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Where servers listen that get a free port.
 const PORTS: Range<u16> = 18_000..28_000;
@@ -116,8 +116,8 @@ impl Server {
             if TcpStream::connect(("127.0.0.1", self.plan.port)).is_ok() && self.answers().await {
                 return Ok(self.started.elapsed());
             }
-            if self.started.elapsed() > PATIENCE {
-                bail!("{} is not ready after {PATIENCE:?}:\n{}", self.plan.name(), self.last_words());
+            if self.started.elapsed() > PROCESS_TIMEOUT {
+                bail!("{} is not ready after {PROCESS_TIMEOUT:?}:\n{}", self.plan.name(), self.last_words());
             }
             tokio::time::sleep(READY_PROBE_PAUSE).await;
         }
@@ -164,7 +164,7 @@ impl Server {
             bail!("cannot send SIGTERM to {}", self.plan.name());
         }
         while self.child.try_wait()?.is_none() {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > PROCESS_TIMEOUT {
                 bail!("{} ignores SIGTERM", self.plan.name());
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -11,13 +11,13 @@ use segno_proto::{
 };
 use tonic::{Request, metadata::MetadataValue};
 
-use super::{AWAY_PAUSE, Client, ClientError, is_out_of_time, request_within};
+use super::{Client, ClientError, RECONNECT_DELAY, is_out_of_time, request_within};
 
 /// Longest wait for news per call. Servers answer earlier, with nothing new.
-const WAIT: Duration = Duration::from_secs(60);
+const LONG_POLL_MAX: Duration = Duration::from_secs(60);
 
-/// After this time a user who waits for an end is told what keeps the workflow from it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// After this time a command that waits for an end prints what keeps the workflow from it.
+const EXPLAIN_DELAY: Duration = Duration::from_secs(5);
 
 /// A part of a history.
 pub struct Page {
@@ -53,8 +53,8 @@ impl Client {
                 Err(status) if wait && is_out_of_time(&status) => {
                     self.notice(&status);
                     // Something between here and the server may say so at once, and again.
-                    if begun.elapsed() < AWAY_PAUSE {
-                        tokio::time::sleep(AWAY_PAUSE).await;
+                    if begun.elapsed() < RECONNECT_DELAY {
+                        tokio::time::sleep(RECONNECT_DELAY).await;
                     }
                 }
                 Err(status) if wait && self.is_worth_a_retry(&status).await => {}
@@ -81,7 +81,7 @@ impl Client {
             let waiting = self.history(&execution, token.clone(), true, true);
             let page = if is_told {
                 waiting.await?
-            } else if let Ok(page) = tokio::time::timeout(PATIENCE, waiting).await {
+            } else if let Ok(page) = tokio::time::timeout(EXPLAIN_DELAY, waiting).await {
                 page?
             } else {
                 is_told = self.tell_problems(&execution.workflow_id, &execution.run_id).await;
@@ -110,7 +110,7 @@ impl Client {
 /// Servers show readers of history the events of a task under way that are not stored, except to Temporal's own command
 /// line. A command line is what this is.
 fn as_command_line<T>(message: T) -> Request<T> {
-    let mut request = request_within(message, WAIT);
+    let mut request = request_within(message, LONG_POLL_MAX);
     request.metadata_mut().insert("client-name", MetadataValue::from_static("temporal-cli"));
     request.metadata_mut().insert("client-version", MetadataValue::from_static("1.0.0"));
     request

@@ -40,9 +40,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a call that answers at once. A query waits for a worker, so this is generous.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a command that waits goes on waiting for a server that is away, for example because it is being upgraded.
-const AWAY_MAX: Duration = Duration::from_secs(60);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two attempts to reach it.
-const AWAY_PAUSE: Duration = Duration::from_millis(500);
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// Largest answer: a page of history can be large. SDKs have the same limit.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -255,7 +255,7 @@ impl Client {
         if nodes.is_empty() { Ok(()) } else { Err(ClientError::NotEverywhere(nodes.join(", ")).into()) }
     }
 
-    /// Whether the server has answered a call. Who waits for one that never did is told so soon.
+    /// Whether the server has answered a call. A command that waits for one that never did soon says so.
     pub fn has_answered(&self) -> bool {
         self.answered.get()
     }
@@ -287,8 +287,8 @@ impl Client {
             Instant::now()
         });
         self.away_since.set(Some(since));
-        tokio::time::sleep(AWAY_PAUSE).await;
-        since.elapsed() < AWAY_MAX
+        tokio::time::sleep(RECONNECT_DELAY).await;
+        since.elapsed() < RECONNECT_TIMEOUT
     }
 
     /// A refusal in words.

@@ -186,7 +186,7 @@ impl Settings {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let builder = if self.is_unverified {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificateVerifier(provider)))
         } else {
             builder.with_root_certificates(self.roots()?)
         };
@@ -225,9 +225,9 @@ impl Settings {
 
 /// Takes every certificate.
 #[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
+struct AnyCertificateVerifier(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AnyCertificateVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

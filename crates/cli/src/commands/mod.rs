@@ -1,4 +1,4 @@
-//! The everyday commands: thin, over the same API that everybody else uses. They work with any server that speaks the
+//! The everyday commands: thin, over the same API that all other clients use. They work with any server that speaks the
 //! protocol. One command, one file.
 
 pub mod activity;

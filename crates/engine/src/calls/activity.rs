@@ -21,7 +21,7 @@ use crate::{
     },
     retry,
     state::{activity::Activity, run::Run},
-    transition::{Applied, Context, Effect, draft::Draft, steps::OfActivity},
+    transition::{Applied, Context, Effect, draft::Draft, steps::ActivityMachine},
 };
 
 pub use crate::{
@@ -78,7 +78,7 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
         return Err(Rejection::ActivityNotFound);
     }
     let mut waits = false;
-    draft.step(OfActivity(id), machine::Event::GiveBack, |draft| {
+    draft.step(ActivityMachine(id), machine::Event::GiveBack, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.started_time = 0;
         activity.started_identity.clear();
@@ -126,7 +126,7 @@ fn find_started(run: &Run, reference: &ActivityRef) -> Result<i64, Rejection> {
     Ok(id)
 }
 
-/// What a worker hears in answer to a heartbeat.
+/// The answer to the heartbeat of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeartbeatReply {
     /// Whether it should stop.
@@ -158,7 +158,7 @@ pub fn heartbeat(
     }
     let mut draft = Draft::new(run, context);
     let mut reply = HeartbeatReply::default();
-    draft.step(OfActivity(id), machine::Event::Heartbeat, |draft| {
+    draft.step(ActivityMachine(id), machine::Event::Heartbeat, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.last_heartbeat_time = context.now;
         activity.heartbeat_details = details;
@@ -173,7 +173,7 @@ pub fn heartbeat(
             reset: activity.reset,
         };
         if activity.standalone {
-            // It is told one thing at a time.
+            // The answer carries one fact at a time.
             let HeartbeatReply { cancel_requested, reset, paused } = reply;
             let (reset, paused) = (reset && !cancel_requested, paused && !cancel_requested && !reset);
             reply = HeartbeatReply { cancel_requested, reset, paused };

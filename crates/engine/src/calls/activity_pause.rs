@@ -21,7 +21,7 @@ use crate::{
         activity::{Activity, PauseInfo, is_waiting},
         run::Run,
     },
-    transition::{Applied, Context, draft::Draft, steps::OfActivity},
+    transition::{Applied, Context, draft::Draft, steps::ActivityMachine},
 };
 
 /// Which activities of a run a call is about.
@@ -98,7 +98,7 @@ pub fn pause_by_rule(run: &Run, context: Context, id: i64, stamp: u32, rule: &st
 }
 
 fn set(draft: &mut Draft, id: i64, pause: PauseInfo) {
-    draft.step(OfActivity(id), Event::Pause, |draft| {
+    draft.step(ActivityMachine(id), Event::Pause, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         if activity.started_time == 0 {
             // Offers made so far are void.
@@ -193,7 +193,7 @@ fn end_pause(draft: &mut Draft, id: i64) {
     let now = draft.now();
     let later = |activity: &Activity| activity.started_time == 0 && activity.scheduled_time > now;
     let later = draft.run.state.activities.get(&id).is_some_and(|activity| later(activity));
-    draft.step(OfActivity(id), if later { Event::UnpauseLater } else { Event::Unpause }, |draft| {
+    draft.step(ActivityMachine(id), if later { Event::UnpauseLater } else { Event::Unpause }, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.pause = None;
         activity.stamp += 1;

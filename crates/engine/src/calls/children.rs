@@ -1,4 +1,4 @@
-//! What a parent hears of its children.
+//! Messages of children to their parent.
 
 use segno_proto::{
     common::{WorkflowExecution, WorkflowType},
@@ -17,7 +17,7 @@ use crate::{
     machine::child as machine,
     parts::workflow_task,
     state::{machines, outbox::StartChild, run::Run},
-    transition::{Applied, Context, draft::Draft, steps::OfChild},
+    transition::{Applied, Context, draft::Draft, steps::ChildMachine},
 };
 
 /// What another run reports may come late or twice: a report that does not fit is refused.
@@ -53,7 +53,7 @@ pub fn started(
         header: message.attributes.header.clone(),
     };
     let started = draft.add_external(Attributes::ChildWorkflowExecutionStartedEventAttributes(attributes));
-    draft.step(OfChild(id), machine::Event::Started, |draft| {
+    draft.step(ChildMachine(id), machine::Event::Started, |draft| {
         if let Some(child) = draft.run.state.children.get_mut(&id) {
             child.started_event_id = started;
         }
@@ -76,7 +76,7 @@ pub fn start_failed(
     expect(run, id, machine::Event::StartFailed)?;
     let mut draft = Draft::new(run, context);
     let mut gone = None;
-    draft.step(OfChild(id), machine::Event::StartFailed, |draft| gone = draft.run.state.children.remove(&id));
+    draft.step(ChildMachine(id), machine::Event::StartFailed, |draft| gone = draft.run.state.children.remove(&id));
     let Some(child) = gone else { return Err(Rejection::ChildNotFound) };
     draft.add_external(Attributes::StartChildWorkflowExecutionFailedEventAttributes(
         StartChildWorkflowExecutionFailedEventAttributes {
@@ -108,7 +108,7 @@ pub fn closed(
     expect(run, initiated_event_id, machine::Event::Closed)?;
     let mut draft = Draft::new(run, context);
     let mut gone = None;
-    draft.step(OfChild(initiated_event_id), machine::Event::Closed, |draft| {
+    draft.step(ChildMachine(initiated_event_id), machine::Event::Closed, |draft| {
         gone = draft.run.state.children.remove(&initiated_event_id);
     });
     let Some(child) = gone else { return Err(Rejection::ChildNotFound) };

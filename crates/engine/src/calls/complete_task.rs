@@ -91,7 +91,7 @@ pub struct CompleteTask {
     pub digest: Digest,
 }
 
-/// What the worker hears.
+/// The answer to the worker.
 #[derive(Clone, Debug, Default)]
 pub struct Completed {
     /// Set if the answer was taken but made the task fail.
@@ -117,7 +117,7 @@ pub fn complete(
     call: CompleteTask,
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied<Completed>, Rejection> {
-    // A completion that comes after the end is told that its task is gone; a failure, that the workflow is.
+    // The answer to a completion after the end is that its task is gone; to a failure, that the workflow is.
     let Ok(task) = task_calls::find(run, &call.token) else { return completion(run, context, call.digest) };
     let mut applied = take(run, context, &call, task, surroundings)?;
     note_completion(&mut applied, call.digest);
@@ -323,7 +323,7 @@ fn fail(
     let unhandled = failure.cause == WorkflowTaskFailedCause::UnhandledCommand;
     let mut draft = Draft::new(run, context);
     if task.is_transient() && !unhandled {
-        // Only those who wait for updates that the worker had hear of it.
+        // Only callers that wait for updates that the worker had are answered.
         abort::all(&mut draft, abort::Reason::WorkflowTaskFailed);
         if draft.run.updates.version() == run.updates.version() {
             return Err(Rejection::TaskFailed(failure.worker_message()));

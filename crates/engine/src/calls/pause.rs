@@ -2,7 +2,7 @@
 //!
 //! Nothing of a paused run is handed to workers: no workflow task, no activity, no query and no update. What happens
 //! meanwhile (signals, timers, requests to cancel, ends of activities and children) becomes history as it comes, and the
-//! workflow hears of it with the workflow task that follows the pause. A worker that has a task already may answer it. Time
+//! workflow receives it with the workflow task that follows the pause. A worker that has a task already may answer it. Time
 //! goes on: time-outs are as if the run were not paused, and it can be terminated.
 
 use segno_proto::{
@@ -26,7 +26,7 @@ use crate::{
         machines,
         run::Run,
     },
-    transition::{Applied, Context, Effect, draft::Draft, steps::OfRun},
+    transition::{Applied, Context, Effect, draft::Draft, steps::RunMachine},
 };
 
 pub use crate::parts::pause_info::{ATTRIBUTE, NO_UPDATES};
@@ -58,7 +58,7 @@ pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rej
     }
     abort::all(&mut draft, abort::Reason::WorkflowPaused);
     workflow_task::withdraw(&mut draft);
-    draft.step(OfRun, Event::Pause, |draft| {
+    draft.step(RunMachine, Event::Pause, |draft| {
         let Call { identity, reason, request_id } = call;
         let pause = PauseInfo { time: context.now, identity, reason, request_id, ..Default::default() };
         let PauseInfo { identity, reason, request_id, .. } = pause.clone();
@@ -79,7 +79,7 @@ pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, R
         return Err(Rejection::Precondition("workflow is not paused.".to_owned()));
     }
     let mut draft = Draft::new(run, context);
-    draft.step(OfRun, Event::Unpause, |draft| {
+    draft.step(RunMachine, Event::Unpause, |draft| {
         let Call { identity, reason, request_id } = call;
         let attributes = WorkflowExecutionUnpausedEventAttributes { identity, reason, request_id };
         add(draft, Attributes::WorkflowExecutionUnpausedEventAttributes(attributes));

@@ -2,7 +2,7 @@
 //!
 //! A run remembers a digest of the request with which its last workflow task was completed, and of those that brought
 //! the newest results of its activities. A request contains its task token, so that a digest stands for one task and one
-//! answer. A token that no longer fits a task is looked up here: the same request again hears what the first one heard,
+//! answer. A token that no longer fits a task is looked up here: the same request again gets the answer of the first one,
 //! as far as that still holds; a different one is refused as before.
 //!
 //! The digests are part of the state that the answer itself stores. They cost 9 bytes for the workflow task and 8 for

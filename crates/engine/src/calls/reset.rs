@@ -35,7 +35,7 @@ use crate::{
     transition::{
         Applied, Context, Effect,
         draft::Draft,
-        steps::{OfActivity, OfTask},
+        steps::{ActivityMachine, TaskMachine},
     },
 };
 
@@ -200,7 +200,7 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
         draft.begin_batch();
     }
     let mut failed = None;
-    draft.step(OfTask, machine::workflow_task::Event::Fail, |draft| failed = draft.run.state.task.take());
+    draft.step(TaskMachine, machine::workflow_task::Event::Fail, |draft| failed = draft.run.state.task.take());
     let task = failed.unwrap_or_default();
     let new_run_id = draft.run.info.run_id.clone();
     let attributes = WorkflowTaskFailedEventAttributes {
@@ -240,7 +240,7 @@ fn fail_activities(draft: &mut Draft, reason: &str, past: &[HistoryEvent]) {
             continue;
         }
         let mut failed = None;
-        draft.step(OfActivity(id), machine::activity::Event::End, |draft| {
+        draft.step(ActivityMachine(id), machine::activity::Event::End, |draft| {
             failed = draft.remove_activity(id);
         });
         let Some(activity) = failed else { continue };

@@ -14,7 +14,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::{
     error::Rejection,
     parts::{
-        schedule::{START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE, scheduler::WorkflowEnd, turn::take},
+        schedule::{START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE, advance::advance, scheduler::WorkflowEnd},
         start_options::StartOptions,
     },
     payload::{is_null, keyword, search_attribute},
@@ -30,7 +30,7 @@ use crate::{
     uuid, validate,
 };
 
-pub use crate::parts::schedule::turn::NewSchedule;
+pub use crate::parts::schedule::advance::NewSchedule;
 
 /// A change of a schedule.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +58,7 @@ pub fn patch(run: &Run, context: Context, patch: SchedulePatch, request_id: &str
     let mut draft = Draft::new(run, context);
     if fresh(run, request_id)? {
         signal_ids::add(&mut draft.run.state, request_id);
-        take(&mut draft, |scheduler| scheduler.patch(patch));
+        advance(&mut draft, |scheduler| scheduler.patch(patch));
     }
     Ok(draft.finish(()))
 }
@@ -70,7 +70,7 @@ pub fn update(run: &Run, context: Context, call: Update) -> Result<Applied<()>, 
         return Ok(draft.finish(()));
     }
     signal_ids::add(&mut draft.run.state, &call.request_id);
-    let replaced = take(&mut draft, |scheduler| {
+    let replaced = advance(&mut draft, |scheduler| {
         let current = call.conflict_token == 0 || call.conflict_token == scheduler.state.conflict_token;
         if current {
             scheduler.replace(call.schedule);
@@ -97,7 +97,7 @@ pub fn started(
         return Err(Rejection::Closed);
     }
     let mut draft = Draft::new(run, context);
-    match take(&mut draft, |scheduler| scheduler.started(number, execution)) {
+    match advance(&mut draft, |scheduler| scheduler.started(number, execution)) {
         Some(true) => Ok(draft.finish(())),
         _ => Err(Rejection::ChildNotFound),
     }
@@ -122,7 +122,7 @@ pub fn closed(run: &Run, context: Context, message: ScheduledClosed) -> Result<A
     let (status, result, failure) = outcome(message.closing_event);
     let ended = WorkflowEnd { number: message.by.number, status, result, failure };
     let mut draft = Draft::new(run, context);
-    match take(&mut draft, |scheduler| scheduler.ended(&message.workflow, ended)) {
+    match advance(&mut draft, |scheduler| scheduler.ended(&message.workflow, ended)) {
         Some(()) => Ok(draft.finish(())),
         None => Err(Rejection::ChildNotFound),
     }

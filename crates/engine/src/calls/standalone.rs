@@ -15,7 +15,7 @@ use crate::{
         run::Run,
         standalone::{CancelRequest, RequestLinks},
     },
-    transition::{Applied, Context, draft::Draft, steps::OfActivity},
+    transition::{Applied, Context, draft::Draft, steps::ActivityMachine},
 };
 
 /// The most links that one activity can have.
@@ -41,7 +41,7 @@ pub fn request_cancel(run: &Run, context: Context, call: CancelRequest) -> Resul
         }
         StandaloneStatus::PauseRequested | StandaloneStatus::ResetRequested if is_paused(run) => {
             // Cancellation takes the place of a pause.
-            draft.step(OfActivity(SCHEDULED_EVENT_ID), Event::Unpause, |draft| {
+            draft.step(ActivityMachine(SCHEDULED_EVENT_ID), Event::Unpause, |draft| {
                 if let Some(activity) = draft.activity_mut(SCHEDULED_EVENT_ID) {
                     activity.pause = None;
                 }

@@ -26,7 +26,7 @@ use crate::{
         run::Run,
         standalone::StandaloneRun,
     },
-    transition::{Applied, Context, draft::Draft, steps::OfActivity},
+    transition::{Applied, Context, draft::Draft, steps::ActivityMachine},
 };
 
 fn precondition<R>(text: impl Into<String>) -> Result<R, Rejection> {
@@ -54,7 +54,7 @@ pub fn pause(run: &Run, context: Context, call: &Pause) -> Result<Applied<()>, R
         return precondition(format!("activity is in non-pausable state {status}"));
     }
     standalone.pause_request_id.clone_from(&call.request_id);
-    draft.step(OfActivity(ID), Event::Pause, |draft| {
+    draft.step(ActivityMachine(ID), Event::Pause, |draft| {
         let Some(activity) = draft.activity_mut(ID) else { return };
         if activity.started_time == 0 {
             // Offers made so far are void.
@@ -160,7 +160,7 @@ fn reset_later(draft: &mut Draft, call: Reset) {
 
 /// From now on heartbeats of a worker that has the activity say nothing of the pause.
 fn end_pause(draft: &mut Draft) {
-    draft.step(OfActivity(ID), Event::Unpause, |draft| {
+    draft.step(ActivityMachine(ID), Event::Unpause, |draft| {
         if let Some(activity) = draft.activity_mut(ID) {
             activity.pause = None;
         }
@@ -183,7 +183,7 @@ fn wait_until(draft: &mut Draft, at: Nanos, change: impl FnOnce(&mut Activity)) 
         (false, true) => Event::PutOff,
         (false, false) => Event::Reschedule,
     };
-    draft.step(OfActivity(ID), event, |draft| {
+    draft.step(ActivityMachine(ID), event, |draft| {
         let Some(activity) = draft.activity_mut(ID) else { return };
         activity.scheduled_time = at;
         activity.stamp += 1;

@@ -80,7 +80,7 @@ pub fn keep(run: &Run, context: Context) -> Result<Applied<()>, Rejection> {
     Ok(draft.finish(()))
 }
 
-/// A worker could not do its turn.
+/// A worker failed a workflow task.
 #[derive(Clone, Debug)]
 pub struct FailTask {
     /// Which task.

@@ -13,7 +13,7 @@ use crate::{
     error::CommandError,
     parts::{chain, close},
     transition::draft::Draft,
-    validate::{self, workflow_commands::Inherited},
+    validate::{self, workflow_commands::InheritedOptions},
 };
 
 pub(super) fn apply(
@@ -24,7 +24,7 @@ pub(super) fn apply(
     refuse_if_buffered(draft, scope)?;
     let mut attributes = attributes;
     let info = draft.run.info.clone();
-    let inherited = Inherited {
+    let inherited = InheritedOptions {
         workflow_type: &info.workflow_type,
         task_queue: &info.task_queue,
         run_timeout: info.run_timeout,

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How a failed or timed-out run goes on.
-pub enum Next {
+pub enum RunContinuation {
     /// Not at all, for this reason.
     End(RetryState),
     /// By trying again after a while.
@@ -37,7 +37,7 @@ pub enum Next {
 }
 
 /// Decides what follows a failure; `None` for a failure means the run's time was up.
-pub fn after_failure(run: &Run, now: Nanos, failure: &Failure) -> Next {
+pub fn after_failure(run: &Run, now: Nanos, failure: &Failure) -> RunContinuation {
     let state = match &run.info.retry_policy {
         None => RetryState::RetryPolicyNotSet,
         Some(policy) if !retry::is_retryable(failure, &policy.non_retryable_error_types) => {
@@ -46,14 +46,14 @@ pub fn after_failure(run: &Run, now: Nanos, failure: &Failure) -> Next {
         Some(policy) => {
             let requested = retry::requested_delay(failure);
             match retry::next_backoff(now, run.info.attempt, policy, run.info.execution_deadline, requested) {
-                Ok(backoff) => return Next::Retry(backoff),
+                Ok(backoff) => return RunContinuation::Retry(backoff),
                 Err(state) => state,
             }
         }
     };
     match cron_backoff(run, now) {
-        Some(backoff) => Next::Cron(backoff, state),
-        None => Next::End(state),
+        Some(backoff) => RunContinuation::Cron(backoff, state),
+        None => RunContinuation::End(state),
     }
 }
 
@@ -129,11 +129,11 @@ pub fn repeat(
 
 /// Creates the run that follows a failure, if one does. Returns what the closing event says of it: how the failure was
 /// retried, and the id of the new run.
-pub fn follow(draft: &mut Draft, next: Next, failure: Option<Failure>) -> (RetryState, String) {
+pub fn follow(draft: &mut Draft, next: RunContinuation, failure: Option<Failure>) -> (RetryState, String) {
     let (retry_state, initiator, backoff) = match next {
-        Next::End(state) => return (state, String::new()),
-        Next::Retry(backoff) => (RetryState::InProgress, ContinueAsNewInitiator::Retry, backoff),
-        Next::Cron(backoff, state) => (state, ContinueAsNewInitiator::CronSchedule, backoff),
+        RunContinuation::End(state) => return (state, String::new()),
+        RunContinuation::Retry(backoff) => (RetryState::InProgress, ContinueAsNewInitiator::Retry, backoff),
+        RunContinuation::Cron(backoff, state) => (state, ContinueAsNewInitiator::CronSchedule, backoff),
     };
     let successor = repeat(draft, initiator, backoff, failure, None);
     let run_id = successor.run.info.run_id.clone();

@@ -11,11 +11,11 @@ use crate::{
     machine::run as machine,
     parts::{activity, standalone::outcome, update::abort, workflow_task},
     state::outbox::{ChildClosed, Content, ParentClosed, ScheduledClosed},
-    transition::{draft::Draft, steps::OfRun},
+    transition::{draft::Draft, steps::RunMachine},
 };
 
 /// Adds the closing event, ends everything pending and tells parent and children. A successor, if there is one, must
-/// have been named before ([`Draft::succeed_by`]): the parent then hears of the chain's last run only.
+/// have been named before ([`Draft::succeed_by`]): the parent then receives the end of the chain's last run only.
 pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
     use WorkflowExecutionStatus as Status;
     let (status, on) = match &attributes {
@@ -28,7 +28,7 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
         }
         _ => (Status::Terminated, machine::Event::Terminate),
     };
-    draft.step(OfRun, on, |draft| end(draft, status, attributes, links));
+    draft.step(RunMachine, on, |draft| end(draft, status, attributes, links));
 }
 
 fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attributes, links: Vec<Link>) {

@@ -11,7 +11,7 @@ use crate::{
 
 /// The search attribute by which paused runs, and runs with paused activities, are found.
 pub const ATTRIBUTE: &str = "TemporalPauseInfo";
-/// What a caller hears whose update meets a paused run.
+/// The answer to an update of a paused run.
 pub const NO_UPDATES: &str = "Workflow is paused. Cannot update the workflow.";
 
 /// Marks a run as paused.

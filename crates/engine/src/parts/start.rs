@@ -17,7 +17,7 @@ use crate::{
     events::event,
     parts::{
         builds, callbacks,
-        schedule::turn as schedule,
+        schedule::advance as schedule,
         script,
         signal::{self, Signal},
         standalone, workflow_task,

@@ -17,7 +17,7 @@ use segno_proto::{
 };
 
 use crate::{
-    parts::{schedule::turn::NewSchedule, standalone::begin::NewStandalone},
+    parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone},
     state::{Parent, ScheduledBy, script::Version},
     validate::{effective_run_timeout, effective_task_timeout},
 };

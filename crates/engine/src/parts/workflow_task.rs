@@ -25,7 +25,7 @@ use crate::{
     transition::{
         Effect,
         draft::Draft,
-        steps::OfTask,
+        steps::TaskMachine,
         task_events::{scheduled_event, started_event},
     },
 };
@@ -58,7 +58,7 @@ pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
     if draft.run.is_paused() {
         return;
     }
-    draft.step(OfTask, machine::Event::Schedule, |draft| place(draft, heartbeat_of));
+    draft.step(TaskMachine, machine::Event::Schedule, |draft| place(draft, heartbeat_of));
 }
 
 fn place(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
@@ -109,7 +109,7 @@ pub fn schedule_speculative(draft: &mut Draft) {
     if !draft.run.state.buffered.is_empty() || draft.run.state.next_task_attempt > 1 {
         return schedule(draft, None);
     }
-    draft.step(OfTask, machine::Event::Schedule, place_speculative);
+    draft.step(TaskMachine, machine::Event::Schedule, place_speculative);
 }
 
 fn place_speculative(draft: &mut Draft) {
@@ -141,7 +141,7 @@ fn place_speculative(draft: &mut Draft) {
 /// Forgets a speculative task as if it had never been.
 pub fn discard(draft: &mut Draft) {
     draft.forget_speculation();
-    draft.step(OfTask, machine::Event::Discard, |draft| draft.run.state.task = None);
+    draft.step(TaskMachine, machine::Event::Discard, |draft| draft.run.state.task = None);
     draft.withdraw(&Effect::OfferWorkflowTask);
     draft.touch_memory();
 }
@@ -169,7 +169,7 @@ pub struct TaskStart {
     pub polled_queue: String,
     /// The worker's version, as far as it says.
     pub worker_version: Option<WorkerVersionStamp>,
-    /// The starter of the workflow takes its first task; it is told no history size.
+    /// The starter of the workflow takes its first task; it receives no history size.
     pub eager: bool,
     /// The worker process, as it names itself.
     pub worker: String,
@@ -182,7 +182,7 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     if !startable || task.started_event_id != 0 || task.stamp != call.stamp {
         return Err(Rejection::TaskObsolete);
     }
-    draft.step(OfTask, machine::Event::Start, |draft| hand_over(draft, task, call));
+    draft.step(TaskMachine, machine::Event::Start, |draft| hand_over(draft, task, call));
     Ok(())
 }
 
@@ -260,7 +260,7 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
         // The start is history already; only the clock can end this task.
         return Err(Rejection::TaskObsolete);
     }
-    draft.step(OfTask, machine::Event::GiveBack, |draft| {
+    draft.step(TaskMachine, machine::Event::GiveBack, |draft| {
         if started_in_tail {
             draft.run.tail.pop();
             draft.run.state.next_event_id -= 1;
@@ -289,7 +289,7 @@ fn is_started_in_tail(run: &Run, task: &WorkflowTask) -> bool {
 /// Takes the completed task off the run; the caller writes the completed event.
 pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
     let mut task = None;
-    draft.step(OfTask, machine::Event::Complete, |draft| task = draft.run.state.task.take());
+    draft.step(TaskMachine, machine::Event::Complete, |draft| task = draft.run.state.task.take());
     draft.run.state.next_task_attempt = 1;
     draft.run.state.failures_since_success = 0;
     problems::clear(&mut draft.run.state);
@@ -319,7 +319,7 @@ pub struct TaskFailed {
 
 /// Fails the started task. A first attempt leaves an event; later ones only count.
 pub fn fail(draft: &mut Draft, failed: TaskFailed) {
-    draft.step(OfTask, machine::Event::Fail, |draft| end_failed(draft, failed));
+    draft.step(TaskMachine, machine::Event::Fail, |draft| end_failed(draft, failed));
 }
 
 fn end_failed(draft: &mut Draft, failed: TaskFailed) {
@@ -382,7 +382,7 @@ pub fn withdraw(draft: &mut Draft) {
     if draft.run.is_speculating() {
         return discard(draft);
     }
-    draft.step(OfTask, machine::Event::Pause, |draft| {
+    draft.step(TaskMachine, machine::Event::Pause, |draft| {
         let Some(task) = draft.run.state.task.take() else { return };
         if !task.is_transient() {
             let attributes = WorkflowTaskFailedEventAttributes {
@@ -411,7 +411,7 @@ fn count_failure(draft: &mut Draft, task: &WorkflowTask, problem: Problem) {
 
 /// Ends a task whose time is up and schedules the next one.
 pub fn time_out(draft: &mut Draft) {
-    draft.step(OfTask, machine::Event::TimeOut, end_timed_out);
+    draft.step(TaskMachine, machine::Event::TimeOut, end_timed_out);
     schedule_if_none(draft);
 }
 

@@ -58,7 +58,7 @@ pub struct Activity {
     /// How it is retried, with defaults filled in.
     #[prost(message, optional, tag = "13")]
     pub retry_policy: Option<RetryPolicy>,
-    /// When the worker was last heard of.
+    /// Time of the last sign of life of the worker.
     #[prost(int64, tag = "14")]
     pub last_heartbeat_time: Nanos,
     /// What it said then.
@@ -97,7 +97,7 @@ pub struct Activity {
     /// Who paused it, as long as it is paused.
     #[prost(message, optional, tag = "40")]
     pub pause: Option<PauseInfo>,
-    /// It was reset since its last attempt was scheduled; a worker that has it is told so.
+    /// It was reset since its last attempt was scheduled; the answer to its worker says so.
     #[prost(bool, tag = "41")]
     pub reset: bool,
     /// What the worker said by heartbeat is forgotten before the next attempt.

@@ -15,7 +15,7 @@ const CHUNK: usize = 64;
 
 /// One record.
 #[derive(Clone, Debug)]
-struct Finished {
+struct FinishedUpdate {
     id: Arc<str>,
     record: UpdateRecord,
     encoded: Bytes,
@@ -33,14 +33,14 @@ struct Chunk {
 pub struct FinishedUpdates {
     chunks: Arc<Vec<Arc<Chunk>>>,
     /// Those that do not fill a chunk yet.
-    recent: Vec<Finished>,
+    recent: Vec<FinishedUpdate>,
     /// How many were refused.
     rejected: usize,
 }
 
 /// The stored form of the records of a run: an entry of [`crate::state::RunState::updates`].
 #[derive(Clone, PartialEq, prost::Message)]
-struct Stored {
+struct StoredUpdates {
     #[prost(btree_map = "string, message", tag = "33")]
     updates: BTreeMap<String, UpdateRecord>,
 }
@@ -65,8 +65,8 @@ impl FinishedUpdates {
     pub fn add(&mut self, id: String, record: UpdateRecord) {
         self.rejected += usize::from(record.rejection.is_some());
         let shared = Arc::from(id.as_str());
-        let encoded = Stored { updates: BTreeMap::from([(id, record.clone())]) }.encode_to_vec().into();
-        self.recent.push(Finished { id: shared, record, encoded });
+        let encoded = StoredUpdates { updates: BTreeMap::from([(id, record.clone())]) }.encode_to_vec().into();
+        self.recent.push(FinishedUpdate { id: shared, record, encoded });
         if self.recent.len() == CHUNK {
             let mut encoded = BytesMut::new();
             self.recent.iter().for_each(|finished| encoded.put_slice(&finished.encoded));

@@ -281,7 +281,7 @@ pub struct RunState {
     /// The run that follows this one (continue-as-new, retry, cron).
     #[prost(string, tag = "30")]
     pub successor_run_id: String,
-    /// The closing event, kept so that a parent can be told and a duplicate start answered.
+    /// The closing event, kept for the message to the parent and the answer to a duplicate start.
     #[prost(int64, tag = "31")]
     pub close_event_id: i64,
     /// Why the last workflow task failed, if none succeeded since.
@@ -413,13 +413,13 @@ pub struct WorkflowTask {
     /// Request id of the start.
     #[prost(string, tag = "13")]
     pub request_id: String,
-    /// Whether the worker was told to continue as new.
+    /// Whether its started event suggests to continue as new.
     #[prost(bool, tag = "14")]
     pub suggest_continue_as_new: bool,
     /// Why.
     #[prost(int32, repeated, tag = "15")]
     pub suggest_reasons: Vec<i32>,
-    /// History size the worker was told.
+    /// History size that the worker received.
     #[prost(int64, tag = "16")]
     pub history_bytes: i64,
     /// Identity of the worker that started it.

@@ -155,7 +155,7 @@ pub struct ParentClosed {
     /// `ParentClosePolicy`: terminate or request cancel.
     #[prost(int32, tag = "3")]
     pub policy: i32,
-    /// If the parent never heard which run was started: the event that initiated it.
+    /// If the parent has not received which run was started: the event that initiated it.
     #[prost(int64, tag = "4")]
     pub unreported: i64,
 }

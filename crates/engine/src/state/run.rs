@@ -130,7 +130,7 @@ impl Run {
         &self.updates
     }
 
-    /// Takes the updates of a run that is over, for those who still wait for them.
+    /// Takes the updates of a run that is over, for the callers that still wait for them.
     pub fn take_updates(&mut self) -> Updates {
         mem::take(&mut self.updates)
     }

@@ -37,7 +37,7 @@ pub struct ScheduleRun {
     /// Actions that were decided, in order: their outbox messages are under way, or what became of them waits for that
     /// of an earlier one.
     #[prost(message, repeated, tag = "8")]
-    pub starting: Vec<Starting>,
+    pub starting: Vec<PendingStart>,
     /// When it is to be woken; 0 is never.
     #[prost(int64, tag = "9")]
     pub wake_at: Nanos,
@@ -74,7 +74,7 @@ pub struct BufferedStart {
 
 /// An action whose workflow is being started.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Starting {
+pub struct PendingStart {
     /// Its number among the starts of the schedule.
     #[prost(uint64, tag = "1")]
     pub number: u64,

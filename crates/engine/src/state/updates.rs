@@ -9,7 +9,7 @@ use segno_proto::{
 
 use crate::state::{RunState, UpdateRecord};
 
-/// How many ended updates a run remembers in memory, so that a repeated call or a late poll hears how it ended.
+/// How many ended updates a run remembers in memory, so that a repeated call or a late poll is answered with the end.
 pub const ENDED_MAX: usize = 100;
 
 /// An update that no worker has accepted.
@@ -150,7 +150,7 @@ impl Updates {
     }
 }
 
-/// What a waiter hears of an update that will not be answered.
+/// The answer to waiting callers of an update that the worker will not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Abort {
     /// The workflow ended.

@@ -21,7 +21,7 @@ use crate::{
     uuid,
 };
 
-/// How much of a transition storage has to see before anyone is answered.
+/// How much of a transition storage has to see before a caller is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// Nothing changed.
@@ -43,7 +43,7 @@ pub enum Effect {
     StopActivity(Box<ActivityStop>),
 }
 
-/// An attempt whose worker is told to stop.
+/// An attempt whose worker receives a command to stop it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActivityStop {
     /// The queue on which the worker takes commands.

@@ -27,9 +27,9 @@ pub(crate) trait Machine {
 }
 
 /// The workflow task.
-pub(crate) struct OfTask;
+pub(crate) struct TaskMachine;
 
-impl Machine for OfTask {
+impl Machine for TaskMachine {
     type State = machine::workflow_task::State;
     type Event = machine::workflow_task::Event;
 
@@ -43,9 +43,9 @@ impl Machine for OfTask {
 }
 
 /// An activity, by its scheduled event.
-pub(crate) struct OfActivity(pub i64);
+pub(crate) struct ActivityMachine(pub i64);
 
-impl Machine for OfActivity {
+impl Machine for ActivityMachine {
     type State = machine::activity::State;
     type Event = machine::activity::Event;
 
@@ -60,9 +60,9 @@ impl Machine for OfActivity {
 }
 
 /// A child, by its initiated event.
-pub(crate) struct OfChild(pub i64);
+pub(crate) struct ChildMachine(pub i64);
 
-impl Machine for OfChild {
+impl Machine for ChildMachine {
     type State = machine::child::State;
     type Event = machine::child::Event;
 
@@ -76,9 +76,9 @@ impl Machine for OfChild {
 }
 
 /// The run itself.
-pub(crate) struct OfRun;
+pub(crate) struct RunMachine;
 
-impl Machine for OfRun {
+impl Machine for RunMachine {
     type State = machine::run::State;
     type Event = machine::run::Event;
 
@@ -92,9 +92,9 @@ impl Machine for OfRun {
 }
 
 /// An update, by its id.
-pub(crate) struct OfUpdate<'a>(pub &'a str);
+pub(crate) struct UpdateMachine<'a>(pub &'a str);
 
-impl Machine for OfUpdate<'_> {
+impl Machine for UpdateMachine<'_> {
     type State = machine::update::State;
     type Event = machine::update::Event;
 
@@ -156,12 +156,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "a step leads where its table does not say")]
     fn a_change_that_is_not_what_the_table_says_is_noticed() {
-        draft().step(OfTask, Event::Schedule, |_| {});
+        draft().step(TaskMachine, Event::Schedule, |_| {});
     }
 
     #[test]
     #[should_panic(expected = "workflow_task: Start is not possible in state Absent")]
     fn a_step_that_the_table_does_not_have_is_noticed() {
-        draft().step(OfTask, Event::Start, |_| {});
+        draft().step(TaskMachine, Event::Start, |_| {});
     }
 }

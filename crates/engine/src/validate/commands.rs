@@ -12,7 +12,7 @@ use segno_proto::enums::{CommandType, WorkflowTaskFailedCause as Cause};
 use super::{ID_LENGTH_MAX, Invalid, duration, is_uuid, schedule_activity, text};
 
 /// What a check of a command says: fine, or why the workflow task fails.
-pub type Checked = Result<(), (Cause, Invalid)>;
+pub type CheckResult = Result<(), (Cause, Invalid)>;
 
 /// Builds the refusals of one command.
 pub(super) fn refuse<T>(cause: Cause, text: impl Into<String>) -> Result<T, (Cause, Invalid)> {
@@ -52,7 +52,7 @@ pub fn schedule_activity_task(
     attributes: Option<&mut command::ScheduleActivityTaskCommandAttributes>,
     run_timeout: Nanos,
     workflow_task_queue: &str,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadScheduleActivityAttributes;
     let Some(attributes) = attributes else {
         return refuse(CAUSE, "ScheduleActivityTaskCommandAttributes is not set on ScheduleActivityTaskCommand.");
@@ -63,7 +63,7 @@ pub fn schedule_activity_task(
 /// An activity to cancel.
 pub fn request_cancel_activity(
     attributes: Option<&mut command::RequestCancelActivityTaskCommandAttributes>,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadRequestCancelActivityAttributes;
     let Some(attributes) = attributes else {
         return refuse(
@@ -78,7 +78,7 @@ pub fn request_cancel_activity(
 }
 
 /// A timer to start.
-pub fn start_timer(attributes: Option<&mut command::StartTimerCommandAttributes>) -> Checked {
+pub fn start_timer(attributes: Option<&mut command::StartTimerCommandAttributes>) -> CheckResult {
     const CAUSE: Cause = Cause::BadStartTimerAttributes;
     let Some(attributes) = attributes else {
         return refuse(CAUSE, "StartTimerCommandAttributes is not set on StartTimerCommand.");
@@ -97,7 +97,7 @@ pub fn start_timer(attributes: Option<&mut command::StartTimerCommandAttributes>
 }
 
 /// A timer to cancel.
-pub fn cancel_timer(attributes: Option<&mut command::CancelTimerCommandAttributes>) -> Checked {
+pub fn cancel_timer(attributes: Option<&mut command::CancelTimerCommandAttributes>) -> CheckResult {
     const CAUSE: Cause = Cause::BadCancelTimerAttributes;
     let Some(attributes) = attributes else {
         return refuse(CAUSE, "CancelTimerCommandAttributes is not set on CancelTimerCommand.");
@@ -106,7 +106,7 @@ pub fn cancel_timer(attributes: Option<&mut command::CancelTimerCommandAttribute
 }
 
 /// A marker to record.
-pub fn record_marker(attributes: Option<&mut command::RecordMarkerCommandAttributes>) -> Checked {
+pub fn record_marker(attributes: Option<&mut command::RecordMarkerCommandAttributes>) -> CheckResult {
     const CAUSE: Cause = Cause::BadRecordMarkerAttributes;
     let Some(attributes) = attributes else {
         return refuse(CAUSE, "RecordMarkerCommandAttributes is not set on RecordMarkerCommand.");
@@ -115,7 +115,7 @@ pub fn record_marker(attributes: Option<&mut command::RecordMarkerCommandAttribu
 }
 
 /// A message of the update protocol that takes its place among the commands.
-pub fn protocol_message(attributes: Option<&mut command::ProtocolMessageCommandAttributes>) -> Checked {
+pub fn protocol_message(attributes: Option<&mut command::ProtocolMessageCommandAttributes>) -> CheckResult {
     const CAUSE: Cause = Cause::BadUpdateWorkflowExecutionMessage;
     let Some(attributes) = attributes else {
         return refuse(CAUSE, "ProtocolMessageCommandAttributes is not set on ProtocolMessageCommand.");
@@ -134,7 +134,7 @@ pub fn request_cancel_external(
     namespace: &str,
     target_namespace: &str,
     initiated_children: &BTreeSet<String>,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadRequestCancelExternalWorkflowExecutionAttributes;
     const COMMAND: &str = "RequestCancelExternalWorkflowExecutionCommand";
     let Some(attributes) = attributes else {
@@ -186,7 +186,7 @@ pub fn signal_external(
     attributes: Option<&mut command::SignalExternalWorkflowExecutionCommandAttributes>,
     namespace: &str,
     target_namespace: &str,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadSignalWorkflowExecutionAttributes;
     const COMMAND: &str = "SignalExternalWorkflowExecutionCommand";
     let Some(attributes) = attributes else {
@@ -240,12 +240,12 @@ pub fn signal_external(
 }
 
 /// Commands reach only the workflow's own namespace, as in a Temporal server left at its defaults.
-pub(super) fn cross_namespace(cause: Cause, namespace: &str, target: &str) -> Checked {
+pub(super) fn cross_namespace(cause: Cause, namespace: &str, target: &str) -> CheckResult {
     if namespace == target { Ok(()) } else { refuse(cause, "cross namespace commands are not allowed") }
 }
 
 /// A name that must be there and not be too long.
-fn name(cause: Cause, what: &str, command: &str, name: &str) -> Checked {
+fn name(cause: Cause, what: &str, command: &str, name: &str) -> CheckResult {
     if name.is_empty() {
         return refuse(cause, format!("{what} is not set on {command}."));
     }

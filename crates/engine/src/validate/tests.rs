@@ -138,7 +138,7 @@ fn nothing_may_follow_a_closing_command() {
 fn continue_as_new_inherits_and_caps() {
     let custom = BTreeMap::new();
     let rules = Rules { namespace: "default", custom: &custom };
-    let inherited = workflow_commands::Inherited {
+    let inherited = workflow_commands::InheritedOptions {
         workflow_type: "Kind",
         task_queue: "q",
         run_timeout: 100 * SECOND,

@@ -6,7 +6,7 @@ use segno_proto::command;
 use segno_proto::enums::{TaskQueueKind, WorkflowTaskFailedCause as Cause};
 use segno_proto::{Nanos, duration_nanos, nanos_duration, taskqueue};
 
-use super::commands::{Checked, cross_namespace, refuse};
+use super::commands::{CheckResult, cross_namespace, refuse};
 use super::{
     ID_LENGTH_MAX, Invalid, duration, effective_run_timeout, effective_task_timeout, priority, retry_policy,
     task_queue_user_defined, text,
@@ -16,7 +16,7 @@ use crate::search_attributes::Rules;
 
 /// What a new run inherits from the one that continues as it.
 #[derive(Debug, Clone, Copy)]
-pub struct Inherited<'a> {
+pub struct InheritedOptions<'a> {
     /// Name of the workflow type.
     pub workflow_type: &'a str,
     /// Name of the (normal) task queue.
@@ -30,7 +30,7 @@ pub struct Inherited<'a> {
 }
 
 /// The workflow completes.
-pub fn complete_workflow(attributes: Option<&mut command::CompleteWorkflowExecutionCommandAttributes>) -> Checked {
+pub fn complete_workflow(attributes: Option<&mut command::CompleteWorkflowExecutionCommandAttributes>) -> CheckResult {
     match attributes {
         Some(_) => Ok(()),
         None => refuse(
@@ -41,7 +41,7 @@ pub fn complete_workflow(attributes: Option<&mut command::CompleteWorkflowExecut
 }
 
 /// The workflow fails.
-pub fn fail_workflow(attributes: Option<&mut command::FailWorkflowExecutionCommandAttributes>) -> Checked {
+pub fn fail_workflow(attributes: Option<&mut command::FailWorkflowExecutionCommandAttributes>) -> CheckResult {
     const CAUSE: Cause = Cause::BadFailWorkflowExecutionAttributes;
     let Some(attributes) = attributes else {
         return refuse(CAUSE, "FailWorkflowExecutionCommandAttributes is not set on FailWorkflowExecutionCommand.");
@@ -53,7 +53,7 @@ pub fn fail_workflow(attributes: Option<&mut command::FailWorkflowExecutionComma
 }
 
 /// The workflow ends as cancelled.
-pub fn cancel_workflow(attributes: Option<&mut command::CancelWorkflowExecutionCommandAttributes>) -> Checked {
+pub fn cancel_workflow(attributes: Option<&mut command::CancelWorkflowExecutionCommandAttributes>) -> CheckResult {
     match attributes {
         Some(_) => Ok(()),
         None => refuse(
@@ -67,7 +67,7 @@ pub fn cancel_workflow(attributes: Option<&mut command::CancelWorkflowExecutionC
 pub fn upsert_search_attributes(
     attributes: Option<&mut command::UpsertWorkflowSearchAttributesCommandAttributes>,
     rules: &Rules<'_>,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadSearchAttributes;
     const COMMAND: &str = "UpsertWorkflowSearchAttributesCommand";
     let Some(attributes) = attributes else {
@@ -84,7 +84,7 @@ pub fn upsert_search_attributes(
 }
 
 /// Memo fields to set on the run.
-pub fn modify_properties(attributes: Option<&mut command::ModifyWorkflowPropertiesCommandAttributes>) -> Checked {
+pub fn modify_properties(attributes: Option<&mut command::ModifyWorkflowPropertiesCommandAttributes>) -> CheckResult {
     const CAUSE: Cause = Cause::BadModifyWorkflowPropertiesAttributes;
     const COMMAND: &str = "ModifyWorkflowPropertiesCommand";
     let Some(attributes) = attributes else {
@@ -100,9 +100,9 @@ pub fn modify_properties(attributes: Option<&mut command::ModifyWorkflowProperti
 /// The workflow continues as a new run; what the command leaves open comes from the run that ends.
 pub fn continue_as_new(
     attributes: Option<&mut command::ContinueAsNewWorkflowExecutionCommandAttributes>,
-    inherited: Inherited<'_>,
+    inherited: InheritedOptions<'_>,
     rules: &Rules<'_>,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadContinueAsNewAttributes;
     const COMMAND: &str = "ContinueAsNewWorkflowExecutionCommand";
     let Some(attributes) = attributes else {
@@ -167,7 +167,7 @@ pub fn start_child(
     target_namespace: &str,
     parent_task_queue: &str,
     rules: &Rules<'_>,
-) -> Checked {
+) -> CheckResult {
     const CAUSE: Cause = Cause::BadStartChildExecutionAttributes;
     const COMMAND: &str = "StartChildWorkflowExecutionCommand";
     let Some(attributes) = attributes else {

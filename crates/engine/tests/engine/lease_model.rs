@@ -64,7 +64,7 @@ enum Fault {
     MovesAreFree,
     /// What a lost worker held stays where it is.
     NothingMoves,
-    /// A restarted server takes everybody for lost.
+    /// A restarted server takes all workers for lost.
     RestartMovesAtOnce,
     /// A restarted server does not know who has what.
     RestartForgets,

@@ -86,12 +86,12 @@ impl Random {
 }
 
 /// The times of a span, found by trying each moment of it: those that must be there, and those near a fold.
-struct Naive<'a> {
+struct ExhaustiveSearch<'a> {
     spec: &'a ScheduleSpec,
     zone: &'a TimeZone,
 }
 
-impl Naive<'_> {
+impl ExhaustiveSearch<'_> {
     fn has(ranges: &[Range], value: i32, empty: bool) -> bool {
         let in_range = |range: &Range| {
             let end = range.end.max(range.start);
@@ -197,7 +197,7 @@ fn times_are_those_found_by_trying_every_moment() {
             spec.end_time = Some(nanos_timestamp((start + i64::from(random.below(span as u64))) / 60 * 60 * SECOND));
         }
         let spec = canonical(&spec).expect("a valid specification");
-        let naive = Naive { spec: &spec, zone: &zone };
+        let naive = ExhaustiveSearch { spec: &spec, zone: &zone };
         let (certain, uncertain) = naive.times(start, end, step);
         let compiled = Spec::new(&spec).expect("a valid specification");
         let times: Vec<i64> =

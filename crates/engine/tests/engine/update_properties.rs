@@ -374,7 +374,7 @@ impl Life {
         (what, None)
     }
 
-    /// Everybody does their duty: in the end no update waits.
+    /// All workers answer: in the end no update waits.
     fn settle(&mut self) {
         if self.world.run.is_paused() {
             self.operate("unpause-run");

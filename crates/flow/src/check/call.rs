@@ -7,13 +7,13 @@ use super::index;
 use super::scope::Binding;
 use super::statement::Change;
 use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
-use crate::library::{ANY, Effect, Function, Method, Signature, Takes};
+use crate::library::{ANY, CallbackPosition, Effect, Function, Method, Signature};
 use crate::syntax::parser::FileKind;
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Expr, ExprKind, Name};
 
 /// Who is called, as far as the names say.
-enum Called<'t> {
+enum CallTarget<'t> {
     Script(hir::FunctionId),
     Library(Function),
     /// A function that changes what a variable holds.
@@ -143,7 +143,7 @@ impl Checker<'_> {
     /// A call that begins a chain. `allowed`: it is the operand of `return` in the workflow.
     pub fn call(&mut self, expr: &Expr, callee: &Expr, arguments: &[Expr], allowed: bool) -> hir::Expr {
         match self.called(callee) {
-            Called::Script(id) => {
+            CallTarget::Script(id) => {
                 self.note_call(id, expr.span);
                 let info = &self.functions[id];
                 let (name, (least, most)) = (info.name.clone(), info.arguments);
@@ -152,7 +152,7 @@ impl Checker<'_> {
                 let kind = Out::Call { callee: hir::Callee::Function(id), arguments };
                 hir::Expr { kind, at: callee.span.start }
             }
-            Called::Library(function) => {
+            CallTarget::Library(function) => {
                 if function == Function::WorkflowContinueAsNew && !allowed {
                     self.error("F0217", "continueAsNew must be returned by the workflow", expr.span);
                 }
@@ -160,8 +160,10 @@ impl Checker<'_> {
                 let kind = Out::Call { callee: hir::Callee::Library(function), arguments };
                 hir::Expr { kind, at: callee.span.start }
             }
-            Called::Changing { receiver, method, key } => self.changing_call(expr, receiver, method, key, arguments),
-            Called::Unknown => {
+            CallTarget::Changing { receiver, method, key } => {
+                self.changing_call(expr, receiver, method, key, arguments)
+            }
+            CallTarget::Unknown => {
                 self.quiet_arguments(arguments);
                 hir::Expr { kind: Out::Null, at: expr.span.start }
             }
@@ -184,19 +186,19 @@ impl Checker<'_> {
     }
 
     /// Finds out who is called and reports it if nothing is.
-    fn called<'t>(&mut self, callee: &'t Expr) -> Called<'t> {
+    fn called<'t>(&mut self, callee: &'t Expr) -> CallTarget<'t> {
         match &callee.bare().kind {
             ExprKind::Name(name) => match self.lookup(name) {
-                Some(Binding::Function(id)) => Called::Script(id),
+                Some(Binding::Function(id)) => CallTarget::Script(id),
                 Some(_) => {
                     self.unknown_function(name, callee.span);
-                    Called::Unknown
+                    CallTarget::Unknown
                 }
                 None => match self.library_function(name) {
-                    Some(function) => Called::Library(function),
+                    Some(function) => CallTarget::Library(function),
                     None => {
                         self.unknown_function(name, callee.span);
-                        Called::Unknown
+                        CallTarget::Unknown
                     }
                 },
             },
@@ -207,30 +209,30 @@ impl Checker<'_> {
                 if self.diagnostics.len() == before {
                     self.error("F0107", "functions are not values", callee.span);
                 }
-                Called::Unknown
+                CallTarget::Unknown
             }
         }
     }
 
-    fn called_field<'t>(&mut self, base: &'t Expr, key: &'t Name, span: Span) -> Called<'t> {
+    fn called_field<'t>(&mut self, base: &'t Expr, key: &'t Name, span: Span) -> CallTarget<'t> {
         if let Some(path) = self.library_path(base, key) {
             return match self.library_function(&path) {
-                Some(function) => Called::Library(function),
+                Some(function) => CallTarget::Library(function),
                 None => {
                     self.unknown_function(&path, span);
-                    Called::Unknown
+                    CallTarget::Unknown
                 }
             };
         }
         match (&base.kind, index::method(&key.text)) {
             (ExprKind::Name(name), _) if self.is_foreign(base) => {
                 self.unknown_function(&format!("{name}.{}", key.text), span);
-                Called::Unknown
+                CallTarget::Unknown
             }
-            (_, Some(method)) => Called::Changing { receiver: base, method, key },
+            (_, Some(method)) => CallTarget::Changing { receiver: base, method, key },
             (_, None) => {
                 self.unknown_method(&key.text, key.span);
-                Called::Unknown
+                CallTarget::Unknown
             }
         }
     }
@@ -283,10 +285,11 @@ impl Checker<'_> {
         let mut lowered = Vec::new();
         for (place, argument) in arguments.iter().enumerate() {
             let takes = match signature.takes {
-                Takes::Function(at) | Takes::AsyncFunction(at) | Takes::OptionalFunction(at) | Takes::Condition(at) => {
-                    at == place
-                }
-                Takes::Values => false,
+                CallbackPosition::Function(at)
+                | CallbackPosition::AsyncFunction(at)
+                | CallbackPosition::OptionalFunction(at)
+                | CallbackPosition::Condition(at) => at == place,
+                CallbackPosition::Values => false,
             };
             lowered.push(if takes {
                 self.function_argument(signature, argument)
@@ -334,7 +337,7 @@ impl Checker<'_> {
     fn check_function_argument(&mut self, signature: &'static Signature, id: hir::FunctionId, span: Span) {
         let info = &self.functions[id];
         let (is_async, least) = (info.is_async, info.arguments.0);
-        if matches!(signature.takes, Takes::Condition(_)) {
+        if matches!(signature.takes, CallbackPosition::Condition(_)) {
             if info.kind == FunctionKind::Arrow {
                 self.functions[id].effects.forbidden_in = Some("condition");
             } else {
@@ -345,7 +348,7 @@ impl Checker<'_> {
             }
             return;
         }
-        if is_async && !matches!(signature.takes, Takes::AsyncFunction(_)) {
+        if is_async && !matches!(signature.takes, CallbackPosition::AsyncFunction(_)) {
             let hint = format!("{} takes no async function", signature.name);
             self.error_with("F0107", "functions are not values", span, Some(hint));
         }

@@ -28,7 +28,7 @@ pub(super) struct FunctionInfo {
 
 /// What `break`, `continue` and `return` would leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Around {
+pub(super) enum EnclosingConstruct {
     Loop,
     Switch,
     Finally,
@@ -39,7 +39,7 @@ pub(super) enum Around {
 pub(super) struct Context {
     pub function: hir::FunctionId,
     /// Statements around the current one, the innermost last.
-    pub around: Vec<Around>,
+    pub around: Vec<EnclosingConstruct>,
 }
 
 impl Checker<'_> {

@@ -31,7 +31,7 @@ const ERRORS_MAX: usize = 50;
 
 /// What checking gives.
 #[derive(Clone, Debug, Default)]
-pub struct Checked {
+pub struct CheckOutput {
     /// The script. `None` if there are errors.
     pub program: Option<hir::Program>,
     /// Errors, at most 50; without errors, warnings. In the order of the source.
@@ -40,20 +40,20 @@ pub struct Checked {
 
 /// Checks a script.
 #[must_use]
-pub fn check(source: &[u8]) -> Checked {
+pub fn check(source: &[u8]) -> CheckOutput {
     check_file(source, FileKind::Script)
 }
 
 /// Checks a test file (section 9 of the reference).
 #[must_use]
-pub fn check_test(source: &[u8]) -> Checked {
+pub fn check_test(source: &[u8]) -> CheckOutput {
     check_file(source, FileKind::Test)
 }
 
-fn check_file(source: &[u8], kind: FileKind) -> Checked {
+fn check_file(source: &[u8], kind: FileKind) -> CheckOutput {
     let source = match decode(source) {
         Ok(source) => source,
-        Err(diagnostic) => return Checked { program: None, diagnostics: vec![diagnostic] },
+        Err(diagnostic) => return CheckOutput { program: None, diagnostics: vec![diagnostic] },
     };
     let parsed = parse(&source, kind);
     let mut checker = Checker {
@@ -76,7 +76,7 @@ fn check_file(source: &[u8], kind: FileKind) -> Checked {
 }
 
 /// Sorts what was found; of two errors at one place the one reported first stays.
-fn finish(program: hir::Program, mut diagnostics: Vec<Diagnostic>) -> Checked {
+fn finish(program: hir::Program, mut diagnostics: Vec<Diagnostic>) -> CheckOutput {
     let failed = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     if failed {
         diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
@@ -84,7 +84,7 @@ fn finish(program: hir::Program, mut diagnostics: Vec<Diagnostic>) -> Checked {
     diagnostics.sort_by_key(|diagnostic| diagnostic.start);
     diagnostics.dedup_by_key(|diagnostic| diagnostic.start);
     diagnostics.truncate(ERRORS_MAX);
-    Checked { program: (!failed).then_some(program), diagnostics }
+    CheckOutput { program: (!failed).then_some(program), diagnostics }
 }
 
 struct Checker<'a> {

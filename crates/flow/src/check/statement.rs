@@ -2,7 +2,7 @@
 
 use super::Checker;
 use super::effects::Level;
-use super::function::Around;
+use super::function::EnclosingConstruct;
 use super::scope::{Binding, Origin};
 use crate::hir::{self, FunctionKind, StatementKind as Out};
 use crate::syntax::token::Span;
@@ -41,7 +41,7 @@ impl Checker<'_> {
         }
     }
 
-    fn around<T>(&mut self, around: Around, walk: impl FnOnce(&mut Self) -> T) -> T {
+    fn around<T>(&mut self, around: EnclosingConstruct, walk: impl FnOnce(&mut Self) -> T) -> T {
         if let Some(context) = self.contexts.last_mut() {
             context.around.push(around);
         }
@@ -81,7 +81,7 @@ impl Checker<'_> {
             }
             StatementKind::While { condition, body } => {
                 let condition = self.condition(condition);
-                let body = self.around(Around::Loop, |checker| checker.body(body));
+                let body = self.around(EnclosingConstruct::Loop, |checker| checker.body(body));
                 Out::While { condition, body }
             }
             StatementKind::ForOf { constant, pattern, list, body } => {
@@ -90,7 +90,7 @@ impl Checker<'_> {
                 let origin = if *constant { Origin::ConstElement } else { Origin::Element };
                 self.declare_pattern(pattern, origin);
                 let pattern = self.pattern(pattern);
-                let mut body = self.around(Around::Loop, |checker| checker.body(body));
+                let mut body = self.around(EnclosingConstruct::Loop, |checker| checker.body(body));
                 let mut variables = self.leave();
                 variables.append(&mut body.variables);
                 Out::ForOf { pattern, list, body: hir::Block { variables, statements: body.statements } }
@@ -103,12 +103,12 @@ impl Checker<'_> {
                 let first = first.as_ref().map(|first| self.for_part(first));
                 let condition = condition.as_ref().map(|condition| self.condition(condition));
                 let next = next.as_ref().map(|next| self.for_part(next));
-                let body = self.around(Around::Loop, |checker| checker.body(body));
+                let body = self.around(EnclosingConstruct::Loop, |checker| checker.body(body));
                 Out::For { variables: self.leave(), first, condition, next, body }
             }
             StatementKind::Switch { value, cases } => {
                 let value = self.expr(value);
-                let cases = self.around(Around::Switch, |checker| checker.cases(cases));
+                let cases = self.around(EnclosingConstruct::Switch, |checker| checker.cases(cases));
                 Out::Switch { value, cases }
             }
             StatementKind::Try { body, catch, finally } => {
@@ -126,24 +126,24 @@ impl Checker<'_> {
                     let statements = self.statements(&catch.body.statements, false);
                     hir::Catch { variable, body: hir::Block { variables: self.leave(), statements } }
                 });
-                let finally = finally
-                    .as_ref()
-                    .map(|finally| self.around(Around::Finally, |checker| checker.block(&finally.statements)));
+                let finally = finally.as_ref().map(|finally| {
+                    self.around(EnclosingConstruct::Finally, |checker| checker.block(&finally.statements))
+                });
                 Out::Try { body, catch, finally }
             }
             StatementKind::Throw(value) => Out::Throw(self.expr(value)),
             StatementKind::Return(value) => {
-                if self.contexts.last().is_some_and(|context| context.around.contains(&Around::Finally)) {
+                if self.contexts.last().is_some_and(|context| context.around.contains(&EnclosingConstruct::Finally)) {
                     self.leaves_finally(statement.span);
                 }
                 Out::Return(value.as_ref().map(|value| self.returned(value)))
             }
             StatementKind::Break => {
-                self.check_jump(statement.span, |around| around != Around::Finally);
+                self.check_jump(statement.span, |around| around != EnclosingConstruct::Finally);
                 Out::Break
             }
             StatementKind::Continue => {
-                self.check_jump(statement.span, |around| around == Around::Loop);
+                self.check_jump(statement.span, |around| around == EnclosingConstruct::Loop);
                 Out::Continue
             }
             StatementKind::Delete(target) => match self.target(target, Change::Inside) {
@@ -207,11 +207,12 @@ impl Checker<'_> {
     }
 
     /// Reports a `break` or `continue` that finds nothing to leave.
-    fn check_jump(&mut self, span: Span, finds: impl Fn(Around) -> bool) {
+    fn check_jump(&mut self, span: Span, finds: impl Fn(EnclosingConstruct) -> bool) {
         let around = self.contexts.last().map(|context| context.around.as_slice()).unwrap_or_default();
-        let found = around.iter().rev().find(|around| finds(**around) || **around == Around::Finally).copied();
+        let found =
+            around.iter().rev().find(|around| finds(**around) || **around == EnclosingConstruct::Finally).copied();
         match found {
-            Some(Around::Finally) => self.leaves_finally(span),
+            Some(EnclosingConstruct::Finally) => self.leaves_finally(span),
             Some(_) => {}
             None => self.error("F0213", "break or continue outside of a loop", span),
         }

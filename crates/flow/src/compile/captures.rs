@@ -8,11 +8,11 @@ use crate::hir::{
     Step, Target, TemplatePart, VariableId,
 };
 
-use super::{DEPTH_MAX, Failed, too_deep};
+use super::{CompileError, DEPTH_MAX, too_deep};
 
 /// What one function uses.
 #[derive(Default)]
-struct Uses {
+struct VariableUses {
     own: BTreeSet<VariableId>,
     used: BTreeSet<VariableId>,
     functions: BTreeSet<usize>,
@@ -20,10 +20,10 @@ struct Uses {
 }
 
 /// The captures of each function, in the order of variables.
-pub(super) fn analyze(program: &Program) -> Result<Vec<Vec<VariableId>>, Failed> {
+pub(super) fn analyze(program: &Program) -> Result<Vec<Vec<VariableId>>, CompileError> {
     let mut all = Vec::with_capacity(program.functions.len());
     for function in &program.functions {
-        let mut uses = Uses::default();
+        let mut uses = VariableUses::default();
         for param in &function.params {
             uses.param(param)?;
         }
@@ -55,13 +55,13 @@ pub(super) fn analyze(program: &Program) -> Result<Vec<Vec<VariableId>>, Failed>
     }
 }
 
-impl Uses {
-    fn param(&mut self, param: &Param) -> Result<(), Failed> {
+impl VariableUses {
+    fn param(&mut self, param: &Param) -> Result<(), CompileError> {
         self.pattern(&param.pattern)?;
         param.default.iter().try_for_each(|default| self.expr(default))
     }
 
-    fn pattern(&mut self, pattern: &Pattern) -> Result<(), Failed> {
+    fn pattern(&mut self, pattern: &Pattern) -> Result<(), CompileError> {
         match pattern {
             Pattern::Variable(variable) => {
                 self.own.insert(*variable);
@@ -88,17 +88,17 @@ impl Uses {
         Ok(())
     }
 
-    fn enter(&mut self, at: crate::diagnostic::Position) -> Result<(), Failed> {
+    fn enter(&mut self, at: crate::diagnostic::Position) -> Result<(), CompileError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX { Err(too_deep(at)) } else { Ok(()) }
     }
 
-    fn block(&mut self, block: &Block) -> Result<(), Failed> {
+    fn block(&mut self, block: &Block) -> Result<(), CompileError> {
         self.own.extend(&block.variables);
         block.statements.iter().try_for_each(|statement| self.statement(statement))
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Failed> {
+    fn statement(&mut self, statement: &Statement) -> Result<(), CompileError> {
         self.enter(statement.at)?;
         match &statement.kind {
             StatementKind::Block(block) => self.block(block)?,
@@ -159,7 +159,7 @@ impl Uses {
         Ok(())
     }
 
-    fn target(&mut self, target: &Target) -> Result<(), Failed> {
+    fn target(&mut self, target: &Target) -> Result<(), CompileError> {
         self.used.insert(target.variable);
         for step in &target.path {
             if let Step::Index(index) = step {
@@ -169,7 +169,7 @@ impl Uses {
         Ok(())
     }
 
-    fn expr(&mut self, expr: &Expr) -> Result<(), Failed> {
+    fn expr(&mut self, expr: &Expr) -> Result<(), CompileError> {
         self.enter(expr.at)?;
         let mut step = expr;
         while let Some(base) = step.base() {
@@ -185,7 +185,7 @@ impl Uses {
         Ok(())
     }
 
-    fn arguments(&mut self, arguments: &[Argument]) -> Result<(), Failed> {
+    fn arguments(&mut self, arguments: &[Argument]) -> Result<(), CompileError> {
         for argument in arguments {
             match argument {
                 Argument::Value(value) => self.expr(value)?,
@@ -198,7 +198,7 @@ impl Uses {
     }
 
     /// What begins a row of accesses and calls.
-    fn first(&mut self, expr: &Expr) -> Result<(), Failed> {
+    fn first(&mut self, expr: &Expr) -> Result<(), CompileError> {
         match &expr.kind {
             ExprKind::Null
             | ExprKind::Bool(_)

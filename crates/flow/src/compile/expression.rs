@@ -8,11 +8,11 @@ use crate::hir::{
 
 use super::code::{ClosureInfo, Literal, Op, Place, StepInfo, TargetInfo};
 use super::function::Body;
-use super::{Failed, failed, index};
+use super::{CompileError, failed, index};
 
 impl Body<'_, '_> {
     /// Pushes the value of an expression.
-    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), Failed> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), CompileError> {
         self.enter(expr.at)?;
         let mut steps = Vec::new();
         let mut first = expr;
@@ -29,7 +29,7 @@ impl Body<'_, '_> {
     }
 
     /// An access or a call of a function of a value. What it is made on is on the stack.
-    fn step(&mut self, step: &Expr) -> Result<(), Failed> {
+    fn step(&mut self, step: &Expr) -> Result<(), CompileError> {
         let at = step.at;
         match &step.kind {
             ExprKind::Field { key, access, .. } => {
@@ -65,7 +65,7 @@ impl Body<'_, '_> {
     }
 
     /// An expression that is no [`Body::step`].
-    fn first(&mut self, expr: &Expr) -> Result<(), Failed> {
+    fn first(&mut self, expr: &Expr) -> Result<(), CompileError> {
         let at = expr.at;
         match &expr.kind {
             ExprKind::Null => self.emit(Op::Null, at),
@@ -139,7 +139,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn binary(&mut self, first: &Expr, rest: &[Operation]) -> Result<(), Failed> {
+    fn binary(&mut self, first: &Expr, rest: &[Operation]) -> Result<(), CompileError> {
         self.expr(first)?;
         let mut left_at = first.at;
         for Operation { operator, right, at } in rest {
@@ -159,7 +159,7 @@ impl Body<'_, '_> {
     }
 
     /// The right side of an operator that may skip it. The left side is on the stack.
-    fn either(&mut self, op: fn(u32) -> Op, right: &Expr, at: Position) -> Result<(), Failed> {
+    fn either(&mut self, op: fn(u32) -> Op, right: &Expr, at: Position) -> Result<(), CompileError> {
         let end = self.label();
         self.jump(op, end, at);
         self.expr(right)?;
@@ -168,7 +168,7 @@ impl Body<'_, '_> {
     }
 
     /// `?.` on a null base ends the chain with null.
-    fn optional(&mut self, access: Access, at: Position) -> Result<(), Failed> {
+    fn optional(&mut self, access: Access, at: Position) -> Result<(), CompileError> {
         if access == Access::Optional {
             let end = self.chain.ok_or_else(|| failed("F0000", "an optional access stands in no chain", at))?;
             self.jump(Op::IfNull, end, at);
@@ -176,7 +176,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn template(&mut self, parts: &[TemplatePart], at: Position) -> Result<(), Failed> {
+    fn template(&mut self, parts: &[TemplatePart], at: Position) -> Result<(), CompileError> {
         for part in parts {
             match part {
                 TemplatePart::Text(text) => {
@@ -190,7 +190,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn list(&mut self, items: &[ListItem], at: Position) -> Result<(), Failed> {
+    fn list(&mut self, items: &[ListItem], at: Position) -> Result<(), CompileError> {
         let plain = items.iter().take_while(|item| matches!(item, ListItem::Item(_))).count();
         let (plain, others) = items.split_at(plain);
         for item in plain {
@@ -214,7 +214,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn object(&mut self, items: &[ObjectItem], at: Position) -> Result<(), Failed> {
+    fn object(&mut self, items: &[ObjectItem], at: Position) -> Result<(), CompileError> {
         self.emit(Op::ObjectNew, at);
         for item in items {
             match item {
@@ -237,7 +237,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn call(&mut self, callee: &Callee, arguments: &[Argument], at: Position) -> Result<(), Failed> {
+    fn call(&mut self, callee: &Callee, arguments: &[Argument], at: Position) -> Result<(), CompileError> {
         match callee {
             Callee::Function(number) => {
                 let chain = self.chain.take();
@@ -281,7 +281,7 @@ impl Body<'_, '_> {
     }
 
     /// A function with the places of what it captures, seen from here.
-    fn closure(&mut self, function: usize, at: Position) -> Result<u32, Failed> {
+    fn closure(&mut self, function: usize, at: Position) -> Result<u32, CompileError> {
         let captures = self.compiler.captures.get(function).cloned().unwrap_or_default();
         let mut sources = Vec::with_capacity(captures.len());
         for variable in captures {
@@ -294,7 +294,7 @@ impl Body<'_, '_> {
     }
 
     /// Pushes the indexes of a path; gives the number of its target.
-    pub(super) fn target(&mut self, target: &Target) -> Result<u32, Failed> {
+    pub(super) fn target(&mut self, target: &Target) -> Result<u32, CompileError> {
         let place = self.variable(target.variable, target.at)?;
         let mut steps = Vec::with_capacity(target.path.len());
         let chain = self.chain.take();

@@ -12,7 +12,7 @@ use crate::library::Function as LibraryFunction;
 
 use super::code::{Catch, FunctionInfo, Local, Op, Place};
 use super::effect::effect;
-use super::{Compiler, DEPTH_MAX, Failed, failed, index, too_deep};
+use super::{CompileError, Compiler, DEPTH_MAX, failed, index, too_deep};
 
 /// An address that is known later.
 pub(super) type Label = usize;
@@ -66,7 +66,7 @@ pub(super) fn compile(
     number: usize,
     function: &Function,
     captures: Vec<VariableId>,
-) -> Result<FunctionInfo, Failed> {
+) -> Result<FunctionInfo, CompileError> {
     let start = index(compiler.code.ops.len());
     let count = index(captures.len());
     let places = captures.into_iter().enumerate().map(|(place, id)| (id, Place::Capture(index(place)))).collect();
@@ -108,7 +108,7 @@ pub(super) fn compile(
 }
 
 impl Body<'_, '_> {
-    fn function(&mut self, function: &Function) -> Result<(), Failed> {
+    fn function(&mut self, function: &Function) -> Result<(), CompileError> {
         // Arguments arrive in the first slots.
         self.reserve(index(function.params.len()));
         let mut bound = Vec::new();
@@ -174,7 +174,7 @@ impl Body<'_, '_> {
         self.emit(Op::Root, at);
     }
 
-    pub(super) fn enter(&mut self, at: Position) -> Result<(), Failed> {
+    pub(super) fn enter(&mut self, at: Position) -> Result<(), CompileError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX { Err(too_deep(at)) } else { Ok(()) }
     }
@@ -257,7 +257,7 @@ impl Body<'_, '_> {
         self.emit(op, at);
     }
 
-    fn patch(&mut self, at: Position) -> Result<(), Failed> {
+    fn patch(&mut self, at: Position) -> Result<(), CompileError> {
         for (op, label) in std::mem::take(&mut self.patches) {
             let address = self.labels.get(label).copied().flatten();
             let Some((op, address)) = self.compiler.code.ops.get_mut(op).zip(address) else {
@@ -283,14 +283,14 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn variable(&self, variable: VariableId, at: Position) -> Result<Place, Failed> {
+    pub(super) fn variable(&self, variable: VariableId, at: Position) -> Result<Place, CompileError> {
         self.places.get(&variable).copied().ok_or_else(|| {
             let name = self.compiler.program.variables.get(variable).map_or("", |variable| &*variable.name);
             failed("F0000", format!("variable {name:?} has no place in function {}", self.number), at)
         })
     }
 
-    pub(super) fn load(&mut self, variable: VariableId, at: Position) -> Result<(), Failed> {
+    pub(super) fn load(&mut self, variable: VariableId, at: Position) -> Result<(), CompileError> {
         let op = match self.variable(variable, at)? {
             Place::Slot(slot) => Op::Load(slot),
             Place::Cell(slot) => Op::LoadCell(slot),
@@ -300,7 +300,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn store(&mut self, variable: VariableId, at: Position) -> Result<(), Failed> {
+    pub(super) fn store(&mut self, variable: VariableId, at: Position) -> Result<(), CompileError> {
         let op = match self.variable(variable, at)? {
             Place::Slot(slot) => Op::Store(slot),
             Place::Cell(slot) => Op::StoreCell(slot),
@@ -310,11 +310,11 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn statements(&mut self, statements: &[Statement]) -> Result<(), Failed> {
+    fn statements(&mut self, statements: &[Statement]) -> Result<(), CompileError> {
         statements.iter().try_for_each(|statement| self.statement(statement))
     }
 
-    fn block(&mut self, block: &Block, at: Position) -> Result<(), Failed> {
+    fn block(&mut self, block: &Block, at: Position) -> Result<(), CompileError> {
         let mark = self.top;
         for &variable in &block.variables {
             self.declare(variable, at);
@@ -324,7 +324,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Failed> {
+    fn statement(&mut self, statement: &Statement) -> Result<(), CompileError> {
         let at = statement.at;
         self.enter(at)?;
         match &statement.kind {
@@ -398,7 +398,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn if_statement(&mut self, arms: &[Arm], otherwise: Option<&Block>) -> Result<(), Failed> {
+    fn if_statement(&mut self, arms: &[Arm], otherwise: Option<&Block>) -> Result<(), CompileError> {
         let end = self.label();
         for (number, Arm { condition, then, at }) in arms.iter().enumerate() {
             let other = self.label();
@@ -419,13 +419,13 @@ impl Body<'_, '_> {
     }
 
     /// Evaluates a condition and jumps if it is false.
-    fn condition(&mut self, condition: &Expr, otherwise: Label) -> Result<(), Failed> {
+    fn condition(&mut self, condition: &Expr, otherwise: Label) -> Result<(), CompileError> {
         self.expr(condition)?;
         self.jump(Op::JumpIfFalse, otherwise, condition.at);
         Ok(())
     }
 
-    fn change(&mut self, target: &Target, operator: Binary, value: &Expr, at: Position) -> Result<(), Failed> {
+    fn change(&mut self, target: &Target, operator: Binary, value: &Expr, at: Position) -> Result<(), CompileError> {
         if target.path.is_empty() {
             self.load(target.variable, target.at)?;
             self.expr(value)?;
@@ -440,7 +440,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn default(&mut self, target: &Target, value: &Expr) -> Result<(), Failed> {
+    fn default(&mut self, target: &Target, value: &Expr) -> Result<(), CompileError> {
         let (there, end) = (self.label(), self.label());
         if target.path.is_empty() {
             self.load(target.variable, target.at)?;
@@ -467,7 +467,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn for_of(&mut self, pattern: &Pattern, list: &Expr, body: &Block, at: Position) -> Result<(), Failed> {
+    fn for_of(&mut self, pattern: &Pattern, list: &Expr, body: &Block, at: Position) -> Result<(), CompileError> {
         let (begin, end) = (self.label(), self.label());
         let mark = self.top;
         self.expr(list)?;
@@ -499,7 +499,7 @@ impl Body<'_, '_> {
         next: Option<&Statement>,
         body: &Block,
         at: Position,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CompileError> {
         let (begin, again, end) = (self.label(), self.label(), self.label());
         let mark = self.top;
         for &variable in variables {
@@ -524,7 +524,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn switch(&mut self, value: &Expr, cases: &[Case], at: Position) -> Result<(), Failed> {
+    fn switch(&mut self, value: &Expr, cases: &[Case], at: Position) -> Result<(), CompileError> {
         let end = self.label();
         let mark = self.top;
         self.expr(value)?;
@@ -562,7 +562,7 @@ impl Body<'_, '_> {
         catch: Option<&HirCatch>,
         finally: Option<&Block>,
         at: Position,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CompileError> {
         let Some(finally) = finally else {
             return match catch {
                 Some(catch) => self.catch(body, catch, at),
@@ -613,7 +613,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn catch(&mut self, body: &Block, catch: &HirCatch, at: Position) -> Result<(), Failed> {
+    fn catch(&mut self, body: &Block, catch: &HirCatch, at: Position) -> Result<(), CompileError> {
         let (caught, end) = (self.label(), self.label());
         let start = self.address();
         self.block(body, at)?;
@@ -641,7 +641,7 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn return_value(&mut self, value: Option<&Expr>, at: Position) -> Result<(), Failed> {
+    fn return_value(&mut self, value: Option<&Expr>, at: Position) -> Result<(), CompileError> {
         let Some(value) = value else {
             self.emit(Op::Null, at);
             self.exit(Exit::Return, self.contexts.len(), at);
@@ -729,7 +729,7 @@ fn variables_of(pattern: &Pattern, into: &mut Vec<VariableId>) {
 /// Arguments of a call of the library or of a method: values on the stack, and the function if there is one.
 impl Body<'_, '_> {
     /// Pushes the values among arguments; gives the function among them.
-    pub(super) fn arguments(&mut self, arguments: &[Argument], at: Position) -> Result<Option<usize>, Failed> {
+    pub(super) fn arguments(&mut self, arguments: &[Argument], at: Position) -> Result<Option<usize>, CompileError> {
         let mut function = None;
         for argument in arguments {
             match argument {

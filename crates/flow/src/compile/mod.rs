@@ -20,7 +20,7 @@ use crate::value::{Kind, Value};
 pub use code::{CODE_FORMAT, Code, Schedule};
 use code::{ClosureInfo, HandlerInfo, Literal, Place, TargetInfo};
 pub use tree::CODE_BYTES_MAX;
-use tree::{NoTree, Trees};
+use tree::{TreeError, Trees};
 
 /// How deep the compiler follows nested constructs. The parser's limit is far below; chains of operators count too.
 const DEPTH_MAX: u32 = 1_000;
@@ -29,24 +29,24 @@ const DEPTH_MAX: u32 = 1_000;
 const CONSTANT_STEPS_MAX: u64 = 2_000_000;
 
 /// Why something cannot be compiled.
-type Failed = Box<Diagnostic>;
+type CompileError = Box<Diagnostic>;
 
-fn failed(code: &'static str, message: impl Into<String>, at: Position) -> Failed {
+fn failed(code: &'static str, message: impl Into<String>, at: Position) -> CompileError {
     let end = Position { line: at.line, column: at.column + 1 };
     Box::new(Diagnostic { code, severity: Severity::Error, message: message.into(), start: at, end, hint: None })
 }
 
-fn too_deep(at: Position) -> Failed {
+fn too_deep(at: Position) -> CompileError {
     failed("F0008", "nested too deeply", at)
 }
 
-fn constant_too_large(why: &str, at: Position) -> Failed {
+fn constant_too_large(why: &str, at: Position) -> CompileError {
     let mut failed = failed("F0009", format!("the constant is too large: {why}"), at);
     failed.hint = Some(format!("one constant has at most {} bytes as JSON", crate::pure::VALUE_BYTES_MAX));
     failed
 }
 
-fn too_large(at: Position) -> Failed {
+fn too_large(at: Position) -> CompileError {
     failed("F0010", format!("the script with its constants is over {CODE_BYTES_MAX} bytes"), at)
 }
 
@@ -81,7 +81,7 @@ struct Compiler<'p> {
 }
 
 impl<'p> Compiler<'p> {
-    fn new(program: &'p Program, file_name: &str) -> Result<Self, Failed> {
+    fn new(program: &'p Program, file_name: &str) -> Result<Self, CompileError> {
         let captures = captures::analyze(program)?;
         let captured = captures.iter().flatten().copied().collect();
         let code = Code {
@@ -110,7 +110,7 @@ impl<'p> Compiler<'p> {
         Ok(Self { program, captures, captured, code, strings, texts, workflow_places, values, steps })
     }
 
-    fn compile(mut self) -> Result<Code, Failed> {
+    fn compile(mut self) -> Result<Code, CompileError> {
         let program = self.program;
         self.root()?;
         for (number, function) in program.functions.iter().enumerate() {
@@ -126,7 +126,7 @@ impl<'p> Compiler<'p> {
 
     /// Decides which cells of the workflow's frame handlers use. Done first, because the slots are needed when the
     /// workflow is compiled.
-    fn root(&mut self) -> Result<(), Failed> {
+    fn root(&mut self) -> Result<(), CompileError> {
         let mut used = BTreeSet::new();
         for handler in &self.program.handlers {
             for function in [Some(handler.function), handler.validate].into_iter().flatten() {
@@ -144,7 +144,7 @@ impl<'p> Compiler<'p> {
         Ok(())
     }
 
-    fn handlers(&mut self) -> Result<(), Failed> {
+    fn handlers(&mut self) -> Result<(), CompileError> {
         for handler in &self.program.handlers {
             let closure = self.handler_closure(handler.function)?;
             let validate = handler.validate.map(|function| self.handler_closure(function)).transpose()?;
@@ -153,7 +153,7 @@ impl<'p> Compiler<'p> {
         Ok(())
     }
 
-    fn handler_closure(&mut self, function: usize) -> Result<u32, Failed> {
+    fn handler_closure(&mut self, function: usize) -> Result<u32, CompileError> {
         let mut sources = Vec::new();
         for variable in self.captures.get(function).into_iter().flatten() {
             match self.workflow_places.get(variable) {
@@ -169,7 +169,7 @@ impl<'p> Compiler<'p> {
     }
 
     /// Computes constants and the options of `schedule` by running them as functions without parameters.
-    fn constants(&mut self) -> Result<(), Failed> {
+    fn constants(&mut self) -> Result<(), CompileError> {
         let program = self.program;
         let mut trees = Trees::default();
         if trees.allocate(self.code.size()).is_err() {
@@ -183,8 +183,8 @@ impl<'p> Compiler<'p> {
                     self.values.push(Some(value));
                     self.code.constants.push(match tree {
                         Ok(tree) => Ok(tree),
-                        Err(NoTree::NoConstant) => Err((Kind::Type, "no constant".to_owned())),
-                        Err(NoTree::TooLarge) => return Err(too_large(at)),
+                        Err(TreeError::NoConstant) => Err((Kind::Type, "no constant".to_owned())),
+                        Err(TreeError::TooLarge) => return Err(too_large(at)),
                     });
                 }
                 Err(raised) if raised.kind == Kind::Limit => return Err(constant_too_large(&raised.message, at)),
@@ -221,7 +221,7 @@ impl<'p> Compiler<'p> {
         Ok(())
     }
 
-    fn evaluate(&mut self, expr: &Expr) -> Result<Result<Value, crate::value::Raised>, Failed> {
+    fn evaluate(&mut self, expr: &Expr) -> Result<Result<Value, crate::value::Raised>, CompileError> {
         let (ops, functions) = (self.code.ops.len(), self.code.functions.len());
         let statement = Statement { kind: StatementKind::Return(Some(expr.clone())), at: expr.at };
         let function = Function {

@@ -5,11 +5,11 @@ use crate::hir::{Access, Expr, Pattern};
 
 use super::code::Op;
 use super::function::Body;
-use super::{Failed, index};
+use super::{CompileError, index};
 
 impl Body<'_, '_> {
     /// Fills the variables of a pattern from the top of the stack.
-    pub(super) fn pattern(&mut self, pattern: &Pattern, at: Position) -> Result<(), Failed> {
+    pub(super) fn pattern(&mut self, pattern: &Pattern, at: Position) -> Result<(), CompileError> {
         match pattern {
             Pattern::Variable(variable) => self.store(*variable, at),
             Pattern::List { items, rest, at } => {
@@ -57,7 +57,7 @@ impl Body<'_, '_> {
     }
 
     /// The same, with a default for null.
-    pub(super) fn with_default(&mut self, pattern: &Pattern, default: Option<&Expr>) -> Result<(), Failed> {
+    pub(super) fn with_default(&mut self, pattern: &Pattern, default: Option<&Expr>) -> Result<(), CompileError> {
         let at = match (pattern, default) {
             (_, Some(default)) => default.at,
             (Pattern::List { at, .. } | Pattern::Object { at, .. }, None) => *at,

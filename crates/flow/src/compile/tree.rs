@@ -50,7 +50,7 @@ impl Tree {
 }
 
 /// Why there is no tree of a value.
-pub(super) enum NoTree {
+pub(super) enum TreeError {
     /// The trees would take more memory than compiled code may.
     TooLarge,
     /// It holds a promise or a payload.
@@ -69,12 +69,12 @@ pub(super) struct Trees {
 
 impl Trees {
     /// Counts memory; refuses it if all of it together is too much.
-    pub fn allocate(&mut self, bytes: usize) -> Result<(), NoTree> {
+    pub fn allocate(&mut self, bytes: usize) -> Result<(), TreeError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > CODE_BYTES_MAX { Err(NoTree::TooLarge) } else { Ok(()) }
+        if self.bytes > CODE_BYTES_MAX { Err(TreeError::TooLarge) } else { Ok(()) }
     }
 
-    pub fn tree(&mut self, value: &Value) -> Result<Tree, NoTree> {
+    pub fn tree(&mut self, value: &Value) -> Result<Tree, TreeError> {
         Ok(match value {
             Value::Null => Tree::Null,
             Value::Bool(value) => Tree::Bool(*value),
@@ -110,7 +110,7 @@ impl Trees {
                 self.objects.insert(Rc::as_ptr(object), tree.clone());
                 tree
             }
-            Value::Promise(_) | Value::Payload(_) => return Err(NoTree::NoConstant),
+            Value::Promise(_) | Value::Payload(_) => return Err(TreeError::NoConstant),
         })
     }
 }

@@ -34,16 +34,16 @@ fn argument(function: Function, why: &str) -> Value {
 impl TestHost for Session {
     fn call(&mut self, function: Function, arguments: &[Value]) -> Result<Answer, Value> {
         let mut world = self.world.try_borrow_mut().map_err(|_| argument(function, "the host is busy"))?;
-        Asked { world: &mut world }.call(function, arguments)
+        HostCall { world: &mut world }.call(function, arguments)
     }
 }
 
 /// A call under way.
-struct Asked<'a> {
+struct HostCall<'a> {
     world: &'a mut World,
 }
 
-impl Asked<'_> {
+impl HostCall<'_> {
     fn call(&mut self, function: Function, arguments: &[Value]) -> Result<Answer, Value> {
         let first = arguments.first().unwrap_or(&Value::Null);
         let value = match function {

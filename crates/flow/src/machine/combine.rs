@@ -10,10 +10,10 @@ use crate::value::{Kind, MEMORY_PER_BYTE, PromiseRef, Raised, Value};
 
 use super::frame::{Caller, Closure, Fault, FaultKind, Fiber};
 use super::promise::{Outcome, Promise, PromiseKind};
-use super::{Counter, Machine, Ready, error_type};
+use super::{Counter, Machine, ReadyStep, error_type};
 
 /// Memory of what `Task.settle` says about an item.
-const SETTLED_BYTES: usize = 450;
+const SETTLED_ITEM_BYTES: usize = 450;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combine {
@@ -208,7 +208,7 @@ impl Machine<'_> {
             && !map.is_ready
         {
             map.is_ready = true;
-            self.ready.push_back(Ready::Map(number));
+            self.ready.push_back(ReadyStep::Map(number));
         }
     }
 
@@ -224,7 +224,7 @@ impl Machine<'_> {
         let timer = combination.timer.take();
         combination.map = None;
         // `settle` makes an object for each item.
-        let made = if kind == Combine::Settle { items.len().saturating_mul(SETTLED_BYTES) } else { 0 };
+        let made = if kind == Combine::Settle { items.len().saturating_mul(SETTLED_ITEM_BYTES) } else { 0 };
         if made > self.limits.value_bytes.saturating_mul(MEMORY_PER_BYTE) {
             self.broken = Some(pure::memory_limit());
             self.end_later(number, Ok(Value::Null));

@@ -14,7 +14,7 @@ use super::frame::{Closure, Fatal, FaultKind};
 use super::library::NewLog;
 use super::promise::{Outcome, PromiseKind, Role};
 use super::schedule::fatal;
-use super::{Closing, Machine, Untaken, error_type};
+use super::{Machine, PendingSignal, RunOutcome, error_type};
 
 impl Machine<'_> {
     /// Takes one event and lets everything go on that can.
@@ -48,8 +48,8 @@ impl Machine<'_> {
     /// Ends the run because of a limit or an error that no code handles.
     fn fail(&mut self, fatal: Fatal) -> Result<(), TurnError> {
         self.closing = Some(match fatal {
-            Fatal::Limit(raised, stack) => Closing::Failed(pure::error::from_raised(&raised, &stack)),
-            Fatal::Failed(error) => Closing::Failed(error),
+            Fatal::Limit(raised, stack) => RunOutcome::Failed(pure::error::from_raised(&raised, &stack)),
+            Fatal::Failed(error) => RunOutcome::Failed(error),
             Fatal::GivenUp => return Err(TurnError::GivenUp),
             Fatal::Defect(what) => return Err(TurnError::Defect(what)),
         });
@@ -140,7 +140,7 @@ impl Machine<'_> {
     fn keep_signal(&mut self, name: &str, input: &[Payload]) {
         let sequence = self.signals_seen;
         self.signals_seen += 1;
-        self.signals.entry(name.into()).or_default().push_back(Untaken { sequence, input: input.to_vec() });
+        self.signals.entry(name.into()).or_default().push_back(PendingSignal { sequence, input: input.to_vec() });
     }
 
     /// Signals that waited when the run moved to a version with a handler for them go to it, in order.
@@ -164,7 +164,7 @@ impl Machine<'_> {
     }
 
     /// The first signal of a name that waits.
-    pub(super) fn take_waiting(&mut self, name: &str) -> Option<Untaken> {
+    pub(super) fn take_waiting(&mut self, name: &str) -> Option<PendingSignal> {
         let queue = self.signals.get_mut(name)?;
         let taken = queue.pop_front();
         if queue.is_empty() {
@@ -327,9 +327,9 @@ impl Machine<'_> {
         let Some(closing) = self.closing.take() else { return };
         self.is_closed = true;
         let command = match closing {
-            Closing::Returned(payload) => Command::Complete { result: vec![payload] },
-            Closing::New(value) => Command::ContinueAsNew(Box::new(self.continue_as_new(&value))),
-            Closing::Failed(error) => {
+            RunOutcome::Returned(payload) => Command::Complete { result: vec![payload] },
+            RunOutcome::New(value) => Command::ContinueAsNew(Box::new(self.continue_as_new(&value))),
+            RunOutcome::Failed(error) => {
                 if self.cancel_requested.is_some() && error_type(&error) == Some("Canceled") {
                     let details = match &error {
                         Value::Object(object) => object.get("details").cloned().unwrap_or(Value::Null),
@@ -378,7 +378,7 @@ impl Machine<'_> {
         let mut state = self.save(bytes_max);
         if state.len() > bytes_max && !self.is_closed {
             let message = format!("state limit of {} bytes reached", self.limits.state_bytes);
-            self.closing = Some(Closing::Failed(pure::error::from_raised(&Raised::new(Kind::Limit, message), "")));
+            self.closing = Some(RunOutcome::Failed(pure::error::from_raised(&Raised::new(Kind::Limit, message), "")));
             self.close();
             state = self.save(bytes_max);
         }

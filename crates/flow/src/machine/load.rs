@@ -13,10 +13,10 @@ use super::bytes::{Damage, Reader, checksum};
 use super::cancel::Interruption;
 use super::combine::{Combination, Combine, Item, ItemValue, Mapping};
 use super::frame::{Captures, Closure, Fiber, Slot};
-use super::promise::{Coroutine, Ended, OnCancel, Promise, PromiseKind, Role};
+use super::promise::{Coroutine, OnCancel, Promise, PromiseEnd, PromiseKind, Role};
 use super::save::{HEADER, STATE_FORMAT, uuid_text, version_text};
 use super::values::Loader;
-use super::{COUNTERS, Machine, Untaken};
+use super::{COUNTERS, Machine, PendingSignal};
 
 /// Memory of a promise, a queue of signals or a piece of code, besides its values.
 const PROMISE_MEMORY: usize = 512;
@@ -62,7 +62,7 @@ impl<'a> Machine<'a> {
                 if sequence >= self.signals_seen {
                     return Err("a signal has a wrong number");
                 }
-                queue.push_back(Untaken { sequence, input: input.payloads()? });
+                queue.push_back(PendingSignal { sequence, input: input.payloads()? });
             }
             if queue.is_empty() || self.signals.insert(name, queue).is_some() {
                 return Err("a queue of signals is empty or there twice");
@@ -230,7 +230,7 @@ impl<'a> Machine<'a> {
             if tag == 2 {
                 promise.kind = PromiseKind::Code(Box::new(ended_code()));
             }
-            promise.end = Some(Ended { sequence, outcome: if tag == 0 { Ok(value) } else { Err(value) } });
+            promise.end = Some(PromiseEnd { sequence, outcome: if tag == 0 { Ok(value) } else { Err(value) } });
             return Ok(promise);
         }
         promise.kind = self.read_kind(loader, number, tag)?;

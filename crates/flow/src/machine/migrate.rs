@@ -484,7 +484,7 @@ enum HiddenKind {
 }
 
 /// Two slots that a statement keeps for itself.
-struct Hidden {
+struct HiddenSlots {
     kind: HiddenKind,
     /// Where the statement begins.
     at: Position,
@@ -500,7 +500,7 @@ fn switch_slot(code: &Code, info: &FunctionInfo, at: Position) -> Option<u32> {
 }
 
 /// The hidden slots in use at the instruction before this address.
-fn hidden(code: &Code, info: &FunctionInfo, pc: u32) -> Vec<Hidden> {
+fn hidden(code: &Code, info: &FunctionInfo, pc: u32) -> Vec<HiddenSlots> {
     let address = pc.saturating_sub(1);
     let op = |address: u32| code.ops.get(address as usize);
     let at = |address: u32| code.positions.get(address as usize).copied().unwrap_or_default();
@@ -508,14 +508,14 @@ fn hidden(code: &Code, info: &FunctionInfo, pc: u32) -> Vec<Hidden> {
     for place in info.start..info.end {
         match op(place) {
             Some(Op::IterNext { slot, end }) if place <= address && address < *end => {
-                found.push(Hidden { kind: HiddenKind::Loop, at: at(place), slot: *slot });
+                found.push(HiddenSlots { kind: HiddenKind::Loop, at: at(place), slot: *slot });
             }
             Some(Op::UnlessKind { slot, kind: 1, .. }) if address < place => {
                 // The nearest one before whose errors this `finally` takes.
                 let stores = |target: u32| op(target) == Some(&Op::Store(slot + 1)) && target < place;
                 let catch = info.catches.iter().filter(|catch| stores(catch.target)).max_by_key(|catch| catch.target);
                 if catch.is_some_and(|catch| catch.start <= address) {
-                    found.push(Hidden { kind: HiddenKind::Finally, at: at(place), slot: *slot });
+                    found.push(HiddenSlots { kind: HiddenKind::Finally, at: at(place), slot: *slot });
                 }
             }
             _ => {}

@@ -40,7 +40,7 @@ use crate::interface::{
 };
 use crate::pure;
 use crate::pure::random::Random;
-use crate::value::{Kind, Object, Raised, Released, Value};
+use crate::value::{Kind, Object, Raised, ReleasedPromises, Value};
 
 pub use inspect::{FrameInfo, Inspection, Metadata, PendingItem, WaitingCode, inspect, metadata, stack};
 pub use migrate::{MigrateError, ScriptVersion, migrate};
@@ -76,21 +76,21 @@ const PREFIXES: [&str; COUNTERS] =
     ["task", "timer", "child", "send", "call", "all", "any", "race", "settle", "map", "timeout", "signal", "until"];
 
 /// Code that can go on.
-enum Ready {
+enum ReadyStep {
     Resume(u32, Outcome),
     /// `Task.map` may start more.
     Map(u32),
 }
 
 /// A signal that no code has taken.
-struct Untaken {
+struct PendingSignal {
     /// Counts signals, so that the order over all names is known.
     sequence: u64,
     input: Vec<Payload>,
 }
 
 /// How the run closed.
-enum Closing {
+enum RunOutcome {
     Returned(Payload),
     New(Value),
     Failed(Value),
@@ -113,7 +113,7 @@ pub(crate) struct Machine<'a> {
     /// Ends of promises so far.
     ends: u64,
     counters: [u32; COUNTERS],
-    signals: BTreeMap<Arc<str>, VecDeque<Untaken>>,
+    signals: BTreeMap<Arc<str>, VecDeque<PendingSignal>>,
     signals_seen: u64,
     task_defaults: Rc<Object>,
     /// The reason of the cancel request.
@@ -132,11 +132,11 @@ pub(crate) struct Machine<'a> {
     pending_calls: usize,
     signal_waits: BTreeMap<Arc<str>, BTreeSet<u32>>,
     conditions: BTreeSet<u32>,
-    released: Released,
+    released: ReleasedPromises,
 
     // Of this turn.
     now: i64,
-    ready: VecDeque<Ready>,
+    ready: VecDeque<ReadyStep>,
     work: VecDeque<Work>,
     is_working: bool,
     /// Whether code ran since conditions were looked at.
@@ -157,7 +157,7 @@ pub(crate) struct Machine<'a> {
     attributes_command: Option<usize>,
     new_log: NewLog,
     new_details: bool,
-    closing: Option<Closing>,
+    closing: Option<RunOutcome>,
     /// A limit that was reached outside of code: the run fails before code goes on.
     broken: Option<Raised>,
     /// Nested calls.
@@ -206,7 +206,7 @@ impl<'a> Machine<'a> {
             pending_calls: 0,
             signal_waits: BTreeMap::new(),
             conditions: BTreeSet::new(),
-            released: Released::default(),
+            released: ReleasedPromises::default(),
             now: 0,
             ready: VecDeque::new(),
             work: VecDeque::new(),

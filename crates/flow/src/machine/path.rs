@@ -50,7 +50,7 @@ impl<'p> Path<'p> {
 type Last<'l> = &'l mut dyn FnMut(&mut Value) -> Result<Value, Raised>;
 
 /// What to do with the container and the last step of a path.
-type Put<'l> = &'l mut dyn FnMut(&mut Value, Option<Step<'_>>, &mut pure::Cost) -> Result<Value, Raised>;
+type PathWrite<'l> = &'l mut dyn FnMut(&mut Value, Option<Step<'_>>, &mut pure::Cost) -> Result<Value, Raised>;
 
 impl<'a> Machine<'a> {
     /// The place and steps of a target; takes the indexes from the operand stack.
@@ -83,7 +83,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Changes what a path leads to: `last` gets the container and the last step, or with `whole` the value itself.
-    fn along(&mut self, fiber: &mut Fiber, target: u32, whole: bool, last: Put<'_>) -> Result<Value, Fault> {
+    fn along(&mut self, fiber: &mut Fiber, target: u32, whole: bool, last: PathWrite<'_>) -> Result<Value, Fault> {
         let (place, steps, indexes) = self.target(fiber, target)?;
         let strings = &self.code.strings;
         let mut cost = pure::Cost::default();
@@ -167,7 +167,7 @@ fn descend(
     value: &mut Value,
     path: Path<'_>,
     whole: bool,
-    last: Put<'_>,
+    last: PathWrite<'_>,
     cost: &mut pure::Cost,
 ) -> Result<Value, Raised> {
     let Some((step, rest)) = path.split()? else { return last(value, None, cost) };

@@ -47,7 +47,7 @@ pub(super) struct Promise {
     /// When it was made.
     pub since: i64,
     pub kind: PromiseKind,
-    pub end: Option<Ended>,
+    pub end: Option<PromiseEnd>,
     /// Code that waits for it, in the order in which it began to wait.
     pub waiters: Vec<u32>,
     /// Combinations of which it is an item, once per item. Those that are decided stay until they are met: finding them
@@ -56,7 +56,7 @@ pub(super) struct Promise {
 }
 
 /// The end of a promise.
-pub(super) struct Ended {
+pub(super) struct PromiseEnd {
     /// Counts all ends of a run: what has a smaller number ended before.
     pub sequence: u64,
     pub outcome: Outcome,
@@ -288,7 +288,7 @@ impl Machine<'_> {
             }
             _ => {}
         }
-        promise.end = Some(Ended { sequence, outcome: outcome.clone() });
+        promise.end = Some(PromiseEnd { sequence, outcome: outcome.clone() });
         let is_reachable = promise.reference.strong_count() > 0;
         if let Some(timer) = timer {
             self.withdraw(timer);
@@ -310,7 +310,7 @@ impl Machine<'_> {
     pub(super) fn resume_with(&mut self, number: u32, outcome: Outcome) {
         if let Some(coroutine) = self.promises.get_mut(&number).and_then(Promise::coroutine_mut) {
             coroutine.waiting = None;
-            self.ready.push_back(super::Ready::Resume(number, outcome));
+            self.ready.push_back(super::ReadyStep::Resume(number, outcome));
         }
     }
 

@@ -15,14 +15,14 @@ use super::promise::PromiseKind;
 
 /// Promises that can be reached, and those whose own references are not followed yet.
 #[derive(Default)]
-struct Reached {
+struct ReachablePromises {
     numbers: BTreeSet<u32>,
     queue: Vec<u32>,
     /// Values that were looked at.
     visited: usize,
 }
 
-impl Reached {
+impl ReachablePromises {
     fn number(&mut self, number: u32) {
         if self.numbers.insert(number) {
             self.queue.push(number);
@@ -84,7 +84,7 @@ impl Machine<'_> {
         if !is_possible {
             return Ok(());
         }
-        let mut reached = Reached::default();
+        let mut reached = ReachablePromises::default();
         for cell in &self.root {
             if let Ok(value) = cell.try_borrow() {
                 reached.value(&value);
@@ -129,7 +129,7 @@ impl Machine<'_> {
         else {
             return false;
         };
-        let mut held = Reached::default();
+        let mut held = ReachablePromises::default();
         held.captures(&closure.captures);
         *visited += held.visited;
         !held.numbers.is_empty()

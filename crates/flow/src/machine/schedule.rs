@@ -9,7 +9,7 @@ use crate::value::{Kind, PromiseRef, Raised, Value};
 use super::frame::{Caller, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, throw};
 use super::promise::{Coroutine, Outcome, Promise, PromiseKind, Role};
 use super::run::Exit;
-use super::{Closing, Counter, Machine, Ready, error_type};
+use super::{Counter, Machine, ReadyStep, RunOutcome, error_type};
 use crate::interface::Command;
 
 impl Machine<'_> {
@@ -190,14 +190,14 @@ impl Machine<'_> {
 
     fn finish_main(&mut self, fiber: &Fiber, outcome: Outcome, is_new: bool) -> Result<(), Fault> {
         let closing = match outcome {
-            Err(error) => Closing::Failed(error),
-            Ok(value) if is_new => Closing::New(value),
+            Err(error) => RunOutcome::Failed(error),
+            Ok(value) if is_new => RunOutcome::New(value),
             Ok(value) => match pure::payload::write(&value) {
-                Ok(payload) => Closing::Returned(payload),
-                Err(raised) => Closing::Failed(self.error_object(&raised, fiber, None)?),
+                Ok(payload) => RunOutcome::Returned(payload),
+                Err(raised) => RunOutcome::Failed(self.error_object(&raised, fiber, None)?),
             },
         };
-        if matches!(closing, Closing::Failed(_)) {
+        if matches!(closing, RunOutcome::Failed(_)) {
             // Timers that were started for nothing leave no command. The error of the body is the one that counts.
             while self.sweep().is_err() {}
         } else {
@@ -283,8 +283,8 @@ impl Machine<'_> {
             while let Some(ready) = self.ready.pop_front() {
                 self.depth = 0;
                 match ready {
-                    Ready::Resume(number, outcome) => self.resume(number, outcome)?,
-                    Ready::Map(number) => {
+                    ReadyStep::Resume(number, outcome) => self.resume(number, outcome)?,
+                    ReadyStep::Map(number) => {
                         self.has_changed = true;
                         let mut fiber = Self::nowhere();
                         self.map_on(&mut fiber, number, None).map_err(fatal)?;

@@ -5,8 +5,8 @@ use crate::value::Value;
 
 use super::combine::Item;
 use super::frame::{Caller, Cell, Fiber, Slot};
-use super::promise::{Ended, Promise, PromiseKind};
-use super::{Machine, Ready};
+use super::promise::{Promise, PromiseEnd, PromiseKind};
+use super::{Machine, ReadyStep};
 
 /// Combinations among which the one is looked for through which code is awaited.
 const PARENTS_MAX: usize = 16;
@@ -101,7 +101,7 @@ impl Machine<'_> {
         for promise in self.promises.values() {
             found.bytes(PROMISE_BYTES);
             found.bytes((promise.waiters.len() + promise.parents.len()) * size_of::<u32>());
-            if let Some(Ended { outcome: Ok(value) | Err(value), .. }) = &promise.end {
+            if let Some(PromiseEnd { outcome: Ok(value) | Err(value), .. }) = &promise.end {
                 found.value(value);
             }
             match &promise.kind {
@@ -121,7 +121,7 @@ impl Machine<'_> {
             signal.input.iter().for_each(|payload| found.bytes(payload.size() + 32));
         }
         for ready in &self.ready {
-            if let Ready::Resume(_, Ok(value) | Err(value)) = ready {
+            if let ReadyStep::Resume(_, Ok(value) | Err(value)) = ready {
                 found.value(value);
             }
         }
@@ -138,7 +138,7 @@ impl Machine<'_> {
         // Looking must not cost more than running, and no more than what is left may be taken until then.
         let left = ((memory_max - found.memory) / MEMORY_PER_STEP) as u64;
         let interval = super::MEMORY_INTERVAL.max(left.min(super::MEMORY_INTERVAL + 4 * found.count as u64));
-        self.debt += (found.count / LOOKED_AT_PER_STEP) as u64;
+        self.debt += (found.count / VALUES_PER_STEP) as u64;
         self.memory_due = self.turn_steps + interval;
         Ok(())
     }
@@ -151,7 +151,7 @@ const MEMORY_PER_BYTE: usize = 3;
 const MEMORY_PER_STEP: usize = 1_024;
 
 /// Values that are looked at in the time of a step.
-const LOOKED_AT_PER_STEP: usize = 64;
+const VALUES_PER_STEP: usize = 64;
 
 /// What values take; shared ones count as often as they occur.
 #[derive(Default)]

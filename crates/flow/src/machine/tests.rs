@@ -68,9 +68,9 @@ fn sealed(content: &[u8]) -> Vec<u8> {
     [&[STATE_FORMAT][..], &checksum(content).to_le_bytes(), content].concat()
 }
 
-struct Short;
+struct ShortPace;
 
-impl Pace for Short {
+impl Pace for ShortPace {
     fn go_on(&mut self, steps: u64) -> bool {
         steps < 20_000
     }
@@ -83,7 +83,7 @@ fn try_state(code: &Code, content: &[u8]) -> bool {
     let mut events: Vec<Event> = ["task-1", "task-2", "task-3", "task-5", "task-6"].map(done).into();
     events.extend([signal("s"), signal("up"), at(EventKind::CancelRequested { reason: "r".into() })]);
     events.extend(["timer-1", "timer-2", "timer-3", "timer-4"].map(|id| at(EventKind::TimerFired { id: id.into() })));
-    let result = turn(code, Some(&state), &events, &limits, &mut Short);
+    let result = turn(code, Some(&state), &events, &limits, &mut ShortPace);
     let _ = query(code, &state, "n", &[], 0, &limits);
     let _ = inspect(code, &state).map(|inspection| inspection.to_json());
     let _ = stack(code, &state);

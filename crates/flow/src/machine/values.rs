@@ -52,11 +52,11 @@ pub(super) struct Saver {
     cells: HashMap<*const RefCell<Value>, u32>,
     keys: Vec<Arc<str>>,
     /// Numbers of keys by their [`key_place`].
-    recent: Recent,
+    recent: RecentKeys,
 }
 
 /// Numbers of keys, plus 1.
-struct Recent([u32; KEY_PLACES]);
+struct RecentKeys([u32; KEY_PLACES]);
 
 /// Keys are looked for in one of this many places.
 const KEY_PLACES: usize = 64;
@@ -77,7 +77,7 @@ impl Saver {
             bytes_max,
             cells: HashMap::new(),
             keys: Vec::new(),
-            recent: Recent([0; KEY_PLACES]),
+            recent: RecentKeys([0; KEY_PLACES]),
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::diagnostic::Position;
-use crate::syntax::parser::Parsed;
+use crate::syntax::parser::ParsedFile;
 use crate::syntax::token::{Span, Token, TokenKind};
 use crate::syntax::tree::{
     Arm, Arrow, ArrowBody, Block, Expr, ExprKind, HandlerKind, Item, ListItem, ObjectItem, Params, Pattern, Statement,
@@ -71,7 +71,7 @@ struct Word {
 }
 
 impl Outline {
-    pub fn of(source: &str, parsed: &Parsed) -> Self {
+    pub fn of(source: &str, parsed: &ParsedFile) -> Self {
         let mut outline = Self { places: Vec::new(), by_key: HashMap::new(), words: words(source, &parsed.tokens) };
         for item in &parsed.file.items {
             match item {

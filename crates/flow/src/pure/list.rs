@@ -45,7 +45,7 @@ pub(super) fn method(
             Ok(Value::List(Rc::new(receiver.reordered(items.iter().rev().cloned().collect()))))
         }
         Method::Flat => whole_or(name, "the depth", first, 1).and_then(|depth| {
-            let mut flat = Flat::default();
+            let mut flat = FlatList::default();
             let result = flat.add(items, depth);
             cost.touch(flat.visited);
             result.and_then(|()| limited(Value::list(flat.items)))
@@ -154,14 +154,14 @@ fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Resu
 
 /// A list that is made of lists in lists.
 #[derive(Default)]
-struct Flat {
+struct FlatList {
     items: Vec<Value>,
     size: usize,
     /// Elements that were looked at, at any depth.
     visited: usize,
 }
 
-impl Flat {
+impl FlatList {
     fn add(&mut self, items: &[Value], depth: i64) -> Result<(), Raised> {
         self.visited += items.len();
         for item in items {
@@ -179,7 +179,7 @@ impl Flat {
 }
 
 /// Units of a comparison while sorting, besides the bytes of texts.
-const COMPARED: usize = 4;
+const COMPARISON_COST: usize = 4;
 
 fn sort(list: &List, cost: &mut Cost) -> Result<Value, Raised> {
     let items = list.items();
@@ -192,11 +192,11 @@ fn sort(list: &List, cost: &mut Cost) -> Result<Value, Raised> {
         let mut compared = 0;
         sorted.sort_by(|a, b| match (a, b) {
             (Value::Str(a), Value::Str(b)) => {
-                compared += a.len().min(b.len()) + COMPARED;
+                compared += a.len().min(b.len()) + COMPARISON_COST;
                 a.cmp(b)
             }
             (a, b) => {
-                compared += COMPARED;
+                compared += COMPARISON_COST;
                 number::order(a, b).unwrap_or(Ordering::Equal)
             }
         });

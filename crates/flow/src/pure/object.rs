@@ -9,7 +9,7 @@ use super::arguments::{get, list, must_be, object};
 use super::{Cost, FIELD, MADE, limited};
 
 /// Units of a field of an object, or a key, of which some are chosen: it is looked for among the keys, and set.
-const SELECTED: usize = 3 * FIELD;
+const SELECTION_COST: usize = 3 * FIELD;
 
 pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
     let name = function.signature().name;
@@ -32,14 +32,14 @@ pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> 
         }
         Function::ObjectPick => {
             let keys = keys(name, get(arguments, 1))?;
-            cost.touch(SELECTED * (keys.len() + fields.len()));
+            cost.touch(SELECTION_COST * (keys.len() + fields.len()));
             let wanted: std::collections::BTreeSet<&str> = keys.iter().map(|key| &**key).collect();
             let picked = fields.iter().filter(|(key, _)| wanted.contains(&***key));
             Ok(Value::object(picked.map(|(key, value)| (Arc::clone(key), value.clone()))))
         }
         _ => {
             let keys = keys(name, get(arguments, 1))?;
-            cost.touch(SELECTED * (keys.len() + fields.len()));
+            cost.touch(SELECTION_COST * (keys.len() + fields.len()));
             let left_out: std::collections::BTreeSet<&str> = keys.iter().map(|key| &**key).collect();
             let kept = fields.iter().filter(|(key, _)| !left_out.contains(&***key));
             Ok(Value::object(kept.map(|(key, value)| (Arc::clone(key), value.clone()))))

@@ -26,8 +26,8 @@ pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'sta
         let Some(value) = fields.get(name).filter(|value| !matches!(value, Value::Null)) else { continue };
         if let Err(why) = is_of(function, name, value, *option_type) {
             return Err(match why {
-                Wrong::Wanted(wanted) => Raised::argument(format!("{function}: {name} must be {wanted}")),
-                Wrong::Raised(raised) => raised,
+                OptionError::Wanted(wanted) => Raised::argument(format!("{function}: {name} must be {wanted}")),
+                OptionError::Raised(raised) => raised,
             });
         }
         given.push((*name, value.clone()));
@@ -35,19 +35,19 @@ pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'sta
     Ok(given)
 }
 
-enum Wrong {
+enum OptionError {
     Wanted(String),
     Raised(Raised),
 }
 
-fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> Result<(), Wrong> {
-    let wanted = |is_right: bool, what: &str| if is_right { Ok(()) } else { Err(Wrong::Wanted(what.to_owned())) };
+fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> Result<(), OptionError> {
+    let wanted = |is_right: bool, what: &str| if is_right { Ok(()) } else { Err(OptionError::Wanted(what.to_owned())) };
     match option_type {
         OptionType::Any => Ok(()),
         OptionType::Duration | OptionType::Timeout => match duration::parse(value, function) {
             Ok(0) if option_type == OptionType::Timeout => wanted(false, "at least 1ms"),
             Ok(_) => Ok(()),
-            Err(raised) => Err(Wrong::Raised(named(function, name, raised))),
+            Err(raised) => Err(OptionError::Raised(named(function, name, raised))),
         },
         OptionType::Text => match (name, value) {
             ("id" | "queue" | "run_id", Value::Str(text)) if text.len() > 1_000 => {
@@ -76,7 +76,7 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
             Value::Bool(false) => Ok(()),
             Value::Int(attempts) => wanted((0..=i64::from(i32::MAX)).contains(attempts), "from 0 to 2147483647"),
             Value::Object(_) => {
-                let given = check(function, value, RETRY).map_err(Wrong::Raised)?;
+                let given = check(function, value, RETRY).map_err(OptionError::Raised)?;
                 let interval = |wanted: &str| {
                     let found = given.iter().find(|(name, _)| *name == wanted);
                     found.and_then(|(_, value)| duration::parse(value, function).ok())
@@ -85,7 +85,7 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
                 let first = interval("initial_interval").unwrap_or(1_000);
                 let fits = interval("max_interval").is_none_or(|most| most >= first);
                 let why = || Raised::argument(format!("{function}: max_interval must be at least initial_interval"));
-                if fits { Ok(()) } else { Err(Wrong::Raised(why())) }
+                if fits { Ok(()) } else { Err(OptionError::Raised(why())) }
             }
             _ => wanted(false, "false, a number of attempts or an object"),
         },

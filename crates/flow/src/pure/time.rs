@@ -16,16 +16,16 @@ use super::duration;
 use super::json::quote;
 
 /// 0000-01-01T00:00:00.000Z
-const LEAST: i64 = -62_167_219_200_000;
+const TIME_MIN: i64 = -62_167_219_200_000;
 /// 9999-12-31T23:59:59.999Z
-const MOST: i64 = 253_402_300_799_999;
+const TIME_MAX: i64 = 253_402_300_799_999;
 
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The text of a time in milliseconds since 1970. Times outside of the years 0 to 9999 are clipped.
 #[must_use]
 pub fn show(milliseconds: i64) -> String {
-    let moment = moment(milliseconds.clamp(LEAST, MOST)).unwrap_or_default();
+    let moment = moment(milliseconds.clamp(TIME_MIN, TIME_MAX)).unwrap_or_default();
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
         moment.year(),
@@ -96,7 +96,7 @@ fn local(zone: &TimeZone, milliseconds: i64) -> Option<DateTime> {
 fn from_local(zone: &TimeZone, local: DateTime) -> i64 {
     let known = zone.to_ambiguous_timestamp(local).compatible().map(Timestamp::as_millisecond);
     // After the last timestamp of jiff no clock is changed.
-    known.unwrap_or_else(|_| milliseconds(local) - offset_at(zone, MOST) * 1_000)
+    known.unwrap_or_else(|_| milliseconds(local) - offset_at(zone, TIME_MAX) * 1_000)
 }
 
 /// Reads RFC 3339; what is finer than a millisecond is cut off.
@@ -141,7 +141,7 @@ pub fn parse_text(text: &str) -> Option<i64> {
         _ => return None,
     };
     let local = self::milliseconds(date.to_datetime(time));
-    Some(local + milliseconds - offset).filter(|time| (LEAST..=MOST).contains(time))
+    Some(local + milliseconds - offset).filter(|time| (TIME_MIN..=TIME_MAX).contains(time))
 }
 
 pub(super) fn call(function: Function, arguments: &[Value]) -> Result<Value, Raised> {
@@ -175,7 +175,7 @@ pub(super) fn call(function: Function, arguments: &[Value]) -> Result<Value, Rai
 
 fn time(function: &str, milliseconds: Option<i64>) -> Result<Value, Raised> {
     match milliseconds {
-        Some(time) if (LEAST..=MOST).contains(&time) => Ok(Value::text(show(time))),
+        Some(time) if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(Value::text(show(time))),
         _ => Err(Raised::argument(format!("{function}: the time is outside of the years 0 to 9999"))),
     }
 }

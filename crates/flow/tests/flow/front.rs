@@ -1,13 +1,13 @@
 //! Syntax and checks: every code of section 8.1 and every row of example 36 of the reference.
 
 use segno_flow::diagnostic::{Diagnostic, Severity};
-use segno_flow::{Checked, check, check_test, render};
+use segno_flow::{CheckOutput, check, check_test, render};
 
 fn show(diagnostic: &Diagnostic) -> String {
     format!("{}:{} {}", diagnostic.start.line, diagnostic.start.column, diagnostic.code)
 }
 
-fn shown(checked: &Checked) -> Vec<String> {
+fn shown(checked: &CheckOutput) -> Vec<String> {
     checked.diagnostics.iter().map(show).collect()
 }
 

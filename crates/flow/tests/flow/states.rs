@@ -9,9 +9,9 @@ use crate::dice::{Dice, from_environment};
 use crate::seeds::SCRIPTS;
 
 /// Ends a turn that takes more steps than any of these scripts needs.
-struct Bounded;
+struct BoundedPace;
 
-impl Pace for Bounded {
+impl Pace for BoundedPace {
     fn go_on(&mut self, steps: u64) -> bool {
         steps < 200_000
     }
@@ -54,7 +54,7 @@ fn states(code: &Code) -> Vec<Vec<u8>> {
     let mut states = Vec::new();
     let mut state: Option<Vec<u8>> = None;
     for event in std::iter::once(at(0, EventKind::Started(Box::new(start)))).chain(events()) {
-        let turned = turn(code, state.as_deref(), &[event], &Limits::default(), &mut Bounded).unwrap();
+        let turned = turn(code, state.as_deref(), &[event], &Limits::default(), &mut BoundedPace).unwrap();
         state = Some(turned.state.clone());
         states.push(turned.state);
     }
@@ -65,13 +65,13 @@ fn states(code: &Code) -> Vec<Vec<u8>> {
 fn use_state(code: &Code, state: &[u8]) -> bool {
     let limits = Limits { steps: 50_000, steps_without_effects: 10_000, ..Limits::default() };
     let mut accepted = false;
-    match turn(code, Some(state), &events(), &limits, &mut Bounded) {
+    match turn(code, Some(state), &events(), &limits, &mut BoundedPace) {
         Ok(turned) => {
             accepted = true;
             // What a turn writes can be read.
             assert!(
                 !matches!(
-                    turn(code, Some(&turned.state), &events(), &limits, &mut Bounded),
+                    turn(code, Some(&turned.state), &events(), &limits, &mut BoundedPace),
                     Err(TurnError::DamagedState(_))
                 ),
                 "a turn wrote a state that cannot be read"

@@ -34,7 +34,7 @@ const CONNECTIONS_MIN: usize = 16;
 
 /// Which connections make room for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Evicting {
+pub(crate) enum EvictionScope {
     /// Only such whose handshake is not complete, or whose caller is not known: the oldest of them.
     Handshakes,
     /// Any, in an order; known callers have at most so many connections.
@@ -80,7 +80,7 @@ fn first_to_go(places: &[Place], among: impl Fn(&Place) -> bool) -> Option<&Abor
 #[derive(Clone, Debug)]
 pub(crate) struct Evictable {
     number: u64,
-    evicting: Evicting,
+    evicting: EvictionScope,
     places: Places,
 }
 
@@ -89,7 +89,7 @@ impl Evictable {
     pub(crate) fn established(&self) {
         let mut places = lock(&self.places);
         let Some(at) = self.find(&places) else { return };
-        let Evicting::Ranked { known_max } = self.evicting else {
+        let EvictionScope::Ranked { known_max } = self.evicting else {
             // It never makes room.
             places.remove(at);
             return;
@@ -125,18 +125,18 @@ impl Evictable {
 }
 
 /// The connections of one port.
-pub(crate) struct Accepted {
+pub(crate) struct PortConnections {
     name: &'static str,
     connections_max: usize,
-    evicting: Evicting,
+    evicting: EvictionScope,
     tasks: JoinSet<()>,
     next_number: u64,
     places: Places,
     logged_at: Option<Instant>,
 }
 
-impl Accepted {
-    pub(crate) fn new(name: &'static str, connections_max: usize, evicting: Evicting) -> Self {
+impl PortConnections {
+    pub(crate) fn new(name: &'static str, connections_max: usize, evicting: EvictionScope) -> Self {
         let connections_max = connections_max.min(descriptors_for_connections().unwrap_or(usize::MAX)).max(1);
         let (tasks, places) = (JoinSet::new(), Places::default());
         Self { name, connections_max, evicting, tasks, next_number: 0, places, logged_at: None }
@@ -199,11 +199,11 @@ impl Accepted {
         let task = {
             let mut places = lock(&self.places);
             match self.evicting {
-                Evicting::Handshakes => {
+                EvictionScope::Handshakes => {
                     let oldest = places.iter().position(Place::is_open);
                     oldest.and_then(|oldest| places.drain(..=oldest).next_back()).and_then(|place| place.task)
                 }
-                Evicting::Ranked { .. } => first_to_go(&places, |_| true).cloned(),
+                EvictionScope::Ranked { .. } => first_to_go(&places, |_| true).cloned(),
             }
         };
         let Some(task) = task else { return false };
@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test]
     async fn at_the_limit_the_oldest_without_a_handshake_makes_room() {
         let (listener, address) = listener().await;
-        let mut accepted = Accepted::new("test", 2, Evicting::Handshakes);
+        let mut accepted = PortConnections::new("test", 2, EvictionScope::Handshakes);
         let mut clients = Vec::new();
         for number in 0..2 {
             clients.push(TcpStream::connect(address).await.expect("connects"));
@@ -294,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn closed_connections_leave_nothing_behind() {
         let (listener, address) = listener().await;
-        let mut accepted = Accepted::new("test", 4, Evicting::Ranked { known_max: 3 });
+        let mut accepted = PortConnections::new("test", 4, EvictionScope::Ranked { known_max: 3 });
         for _ in 0..100 {
             let _client = TcpStream::connect(address).await.expect("connects");
             let (stream, from) = accepted.next(&listener).await;
@@ -306,13 +306,13 @@ mod tests {
 
     /// Connections of a port, by the names of their clients, without sockets.
     struct Port {
-        accepted: Accepted,
+        accepted: PortConnections,
         connections: Vec<(&'static str, Evictable)>,
     }
 
     impl Port {
         fn new(connections_max: usize, known_max: usize) -> Self {
-            let accepted = Accepted::new("test", connections_max, Evicting::Ranked { known_max });
+            let accepted = PortConnections::new("test", connections_max, EvictionScope::Ranked { known_max });
             Self { accepted, connections: Vec::new() }
         }
 

@@ -25,17 +25,17 @@ use tower::Service;
 
 use super::{
     compression::{ENCODING, decompress},
+    fair_share::{self, Arrival, QueueKey},
     incoming::IncomingRequest,
     malformed,
     services::Services,
     shared::Responder,
-    turns::{self, Arrival, LaneKey},
 };
 use crate::{
     calls::{self, Wait},
-    delivery::{OneCall, Receipt},
+    delivery::{CallInProgress, Receipt},
     metrics::calls as counts,
-    otel::{self, TraceParent, Traced},
+    otel::{self, SpanGuard, TraceParent},
     reply::PREFIX_BYTES,
     security::Admission,
     unbuilt,
@@ -56,7 +56,7 @@ pub(super) struct BodySender {
 struct BodyReceiver {
     parts: mpsc::Receiver<Bytes>,
     queued: Arc<AtomicUsize>,
-    /// Whoever reads it keeps all of it until its end: what was read is still held.
+    /// The reader keeps all of it until its end: what was read is still held.
     is_kept: bool,
 }
 
@@ -116,11 +116,11 @@ pub(super) struct GeneralCall {
     pub(super) body: Body,
     /// What it holds in memory while it is handled.
     pub(super) held_bytes: usize,
-    pub(super) under_way: OneCall,
+    pub(super) under_way: CallInProgress,
     /// What has to be checked before it is handled.
     pub(super) admission: Option<Admission>,
-    /// If it is complete: when it may begin, and its lane.
-    pub(super) arrival: Option<(Arrival, LaneKey)>,
+    /// If it is complete: when it may begin, and its queue.
+    pub(super) arrival: Option<(Arrival, QueueKey)>,
 }
 
 /// Handles a call in a task of its own.
@@ -138,8 +138,8 @@ pub(super) fn handle(
             Some(request) => {
                 let (counted, begun) = (counts::of_path(request.uri().path()), Instant::now());
                 let (request, traced) = trace(request).await;
-                let turn = match arrival {
-                    Some((arrival, lane)) => arrival.turn(|| lane).await,
+                let slot = match arrival {
+                    Some((arrival, queue_key)) => arrival.slot(|| queue_key).await,
                     None => None,
                 };
                 let waits =
@@ -151,10 +151,10 @@ pub(super) fn handle(
                     }
                 });
                 let response = unbuilt::as_temporal_says(match waits {
-                    true => turns::handle_waiting(turn, handling).await,
+                    true => fair_share::handle_waiting(slot, handling).await,
                     false => {
                         let response = handling.await;
-                        drop(turn);
+                        drop(slot);
                         response
                     }
                 });
@@ -171,13 +171,13 @@ pub(super) fn handle(
 }
 
 /// Begins the span of a call, where there is a collector. The request is read to its end before, since it says what it is about.
-async fn trace(request: Request<Body>) -> (Request<Body>, Traced) {
+async fn trace(request: Request<Body>) -> (Request<Body>, SpanGuard) {
     let path = request.uri().path();
     let path = if otel::is_on() && !is_streaming(path) { otel::known_path(path) } else { None };
-    let Some(path) = path else { return (request, Traced::default()) };
+    let Some(path) = path else { return (request, SpanGuard::default()) };
     let parent = request.extensions().get::<TraceParent>().copied();
     let (parts, mut frames) = request.into_parts();
-    // One that is too long is cut short, and refused by whoever decodes it.
+    // One that is too long is cut short, and refused by its decoder.
     let mut body = Vec::new();
     while body.len() <= PREFIX_BYTES + MESSAGE_BYTES_MAX
         && let Some(Ok(frame)) = frames.frame().await
@@ -201,7 +201,7 @@ async fn call_if_admitted(services: &Services, request: Request<Body>, admission
     let (mut parts, body) = request.into_parts();
     let body = match Limited::new(body, PREFIX_BYTES + MESSAGE_BYTES_MAX).collect().await {
         Ok(body) => body.to_bytes(),
-        // Told as the transport tells it.
+        // The same message as that of the transport.
         Err(_) => {
             let text = "grpc: received message larger than max (4194304 bytes)";
             return Status::resource_exhausted(text).into_http();
@@ -225,7 +225,7 @@ async fn call_if_admitted(services: &Services, request: Request<Body>, admission
     }
 }
 
-/// The encoded request in a body, as far as it is one whole message; what is not is refused by whoever decodes it.
+/// The encoded request in a body, as far as it is one whole message; what is not is refused by its decoder.
 fn message_of(headers: &HeaderMap, body: &Bytes) -> Result<Bytes, Status> {
     let Some([compressed, length @ ..]) = body.first_chunk::<PREFIX_BYTES>() else { return Ok(Bytes::new()) };
     let message = body.slice(PREFIX_BYTES..);
@@ -259,7 +259,7 @@ async fn call_service(services: &Services, request: Request<Body>) -> Response<B
     }
 }
 
-async fn respond(responder: Responder, response: Response<Body>, call: OneCall) {
+async fn respond(responder: Responder, response: Response<Body>, call: CallInProgress) {
     let (mut parts, mut body) = response.into_parts();
     let receipt = Receipt::of(&mut parts.extensions, call);
     let headers = header_block(HeaderBlock::status(parts.status.as_u16()), &parts.headers);

@@ -16,20 +16,20 @@ use tonic::{Status, body::Body};
 
 use super::{
     compression::{Compression, ENCODING, decompressed_length},
+    fair_share::{self, Arrival, QueueKey},
     general::{self, BodySender, GeneralCall},
     methods::{self, Call},
     services::Services,
     shared::{Responder, SharedConnection},
-    turns::{self, Arrival, LaneKey},
 };
 use crate::{
     calls::{self, Method},
-    delivery::{OneCall, Receipt},
+    delivery::{CallInProgress, Receipt},
     metrics::calls as counts,
     otel::{self, TraceParent},
     peers::CallMetadata,
     reply::PREFIX_BYTES,
-    security::{Admission, AtFirst, Credentials, KnownCaller, Shown, Standing},
+    security::{Admission, AuthenticationState, Credentials, HeaderIdentity, KnownCaller, PresentedIdentity},
 };
 
 /// Who calls.
@@ -60,8 +60,8 @@ pub(crate) struct Dispatcher {
     certificate: Option<Arc<str>>,
     /// Where the connection comes from.
     address: Option<IpAddr>,
-    /// Whether anybody who is known has called.
-    standing: Standing,
+    /// Whether an authenticated caller has called.
+    authentication_state: AuthenticationState,
     /// Who called last.
     known: Option<Arc<KnownCaller>>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct IncomingRequest {
     caller: CallMetadata,
     compression: Compression,
     /// Counts the call until its handler does.
-    under_way: Option<OneCall>,
+    under_way: Option<CallInProgress>,
     /// The call, if it is in the table.
     method: Option<&'static Method>,
     /// What the general path needs besides.
@@ -83,7 +83,7 @@ pub(crate) struct IncomingRequest {
     /// Who the caller claims to be, if that is asked for.
     authorization: Option<HeaderValue>,
     /// The same, once it was looked at.
-    shown: Option<Shown>,
+    shown: Option<PresentedIdentity>,
     /// Looks whether the caller is known while the message arrives.
     checking: Option<AbortOnDrop>,
     /// The caller's trace, where there is a collector.
@@ -142,14 +142,14 @@ impl Dispatcher {
         connection: Arc<SharedConnection>,
         id: ConnectionId,
         (certificate, address): (Option<Arc<str>>, Option<IpAddr>),
-        standing: Standing,
+        authentication_state: AuthenticationState,
     ) -> Self {
-        Self { services, connection, id, certificate, address, standing, known: None }
+        Self { services, connection, id, certificate, address, authentication_state, known: None }
     }
 
-    /// Whether anybody who is known has called, or nobody has to be known.
+    /// Whether an authenticated caller has called, or callers need not authenticate.
     pub(super) fn is_welcome(&self) -> bool {
-        !self.services.security.authenticates() || self.standing.is_known()
+        !self.services.security.authenticates() || self.authentication_state.is_known()
     }
 
     /// Refuses a caller that is not known as soon as its headers are there: nothing of its message is kept. Whether it is
@@ -159,24 +159,24 @@ impl Dispatcher {
         if request.shown.is_none() && request.authorization.is_none() {
             request.shown = self.known_by(None);
         }
-        if matches!(&request.shown, Some(Shown::Known(known)) if security.holds(known)) {
+        if matches!(&request.shown, Some(PresentedIdentity::Known(known)) if security.holds(known)) {
             return false;
         }
         let credentials = self.credentials(request);
         let path = request.method.map_or(request.path.as_str(), |method| method.path);
         let mut responder = Responder::new(self.connection.clone(), stream);
         match security.at_first(path, &credentials) {
-            AtFirst::Known(known) => {
-                self.standing.set_known();
+            HeaderIdentity::Known(known) => {
+                self.authentication_state.set_known();
                 self.known = Some(known.clone());
-                request.shown = Some(Shown::Known(known));
+                request.shown = Some(PresentedIdentity::Known(known));
                 false
             }
-            AtFirst::Anybody => {
-                request.shown = Some(Shown::Credentials(credentials));
+            HeaderIdentity::Public => {
+                request.shown = Some(PresentedIdentity::Credentials(credentials));
                 false
             }
-            AtFirst::Stranger(status) => {
+            HeaderIdentity::Stranger(status) => {
                 let (calls, begun, call) = (counts::of_path(path), Instant::now(), self.under_way(request));
                 // In a task of its own: the connection is locked while it receives.
                 let task = tokio::spawn(async move {
@@ -187,11 +187,15 @@ impl Dispatcher {
                 request.stage = Stage::Handling(AbortOnDrop(task.abort_handle()), 0);
                 true
             }
-            AtFirst::Unclear => {
+            HeaderIdentity::Unclear => {
                 let (path, call) = (path.to_owned(), self.services.under_way.one_more());
-                request.shown = Some(Shown::Credentials(credentials.clone()));
-                let shown = Shown::Credentials(credentials);
-                let admission = Admission { security: security.clone(), shown, standing: self.standing.clone() };
+                request.shown = Some(PresentedIdentity::Credentials(credentials.clone()));
+                let shown = PresentedIdentity::Credentials(credentials);
+                let admission = Admission {
+                    security: security.clone(),
+                    shown,
+                    authentication_state: self.authentication_state.clone(),
+                };
                 let task = tokio::spawn(async move {
                     if let Some(status) = admission.refuse_stranger(&path).await {
                         counts::of_path(&path).ended(status.code(), Instant::now());
@@ -210,13 +214,13 @@ impl Dispatcher {
             return None;
         }
         let security = self.services.security.clone();
-        let shown = request.shown.take().unwrap_or_else(|| Shown::Credentials(self.credentials(request)));
-        Some(Admission { security, shown, standing: self.standing.clone() })
+        let shown = request.shown.take().unwrap_or_else(|| PresentedIdentity::Credentials(self.credentials(request)));
+        Some(Admission { security, shown, authentication_state: self.authentication_state.clone() })
     }
 
     /// Who called last, if this is what they showed.
-    fn known_by(&self, authorization: Option<&[u8]>) -> Option<Shown> {
-        self.known.as_ref().filter(|known| known.shows(authorization)).cloned().map(Shown::Known)
+    fn known_by(&self, authorization: Option<&[u8]>) -> Option<PresentedIdentity> {
+        self.known.as_ref().filter(|known| known.shows(authorization)).cloned().map(PresentedIdentity::Known)
     }
 
     /// What a caller shows of itself.
@@ -227,7 +231,7 @@ impl Dispatcher {
         }
     }
 
-    fn under_way(&self, request: &mut IncomingRequest) -> OneCall {
+    fn under_way(&self, request: &mut IncomingRequest) -> CallInProgress {
         request.under_way.take().unwrap_or_else(|| self.services.under_way.one_more())
     }
 
@@ -250,7 +254,7 @@ impl Dispatcher {
         let trace = request.trace;
         let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way, admission, trace };
         let task =
-            methods::handle(self.services.handlers.clone(), method, responder, call, self.services.turns.arrive());
+            methods::handle(self.services.handlers.clone(), method, responder, call, self.services.fair_share.arrive());
         request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
 
@@ -264,12 +268,14 @@ impl Dispatcher {
         // A body that is still arriving may take its time.
         let arrival = ended.then(|| {
             let message = Prefix::of(&body).filter(|prefix| !prefix.is_compressed).map(|_| &body[PREFIX_BYTES..]);
-            let arrival = self.services.turns.arrive();
-            let lane = match &arrival {
-                Arrival::InTurn(_) => LaneKey::default(),
-                Arrival::Late(_) => turns::lane(calls::find(request.path.as_bytes()), message.unwrap_or_default()),
+            let arrival = self.services.fair_share.arrive();
+            let queue_key = match &arrival {
+                Arrival::Started(_) => QueueKey::default(),
+                Arrival::Queued(_) => {
+                    fair_share::queue_key(calls::find(request.path.as_bytes()), message.unwrap_or_default())
+                }
             };
-            (arrival, lane)
+            (arrival, queue_key)
         });
         let (sender, receiver) = general::body(!general::is_streaming(&request.path));
         // There is room for a first part.

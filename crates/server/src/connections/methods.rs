@@ -17,17 +17,17 @@ use tonic::{Code, Extensions, Status};
 
 use super::{
     compression::{Compression, ENCODING, compress, decompress},
+    fair_share::{self, Arrival, CallSlot},
     general,
     shared::Responder,
-    turns::{self, Arrival, HeldTurn},
 };
 use crate::{
     calls::{self, Handlers, Method, Wait},
-    delivery::{OneCall, Receipt},
+    delivery::{CallInProgress, Receipt},
     otel::{self, TraceParent},
     peers::CallMetadata,
     reply::{PREFIX_BYTES, Reply, ReplyFuture},
-    security::{Admission, Admitted},
+    security::{Admission, AdmittedCall},
 };
 
 /// A call whose message is complete.
@@ -38,7 +38,7 @@ pub(super) struct Call {
     pub(super) held_bytes: usize,
     pub(super) is_compressed: bool,
     pub(super) compression: Compression,
-    pub(super) under_way: OneCall,
+    pub(super) under_way: CallInProgress,
     /// What has to be checked before it is handled.
     pub(super) admission: Option<Admission>,
     /// The caller's trace.
@@ -62,15 +62,15 @@ pub(super) fn handle(
             let message = message(&mut call);
             let bytes = || message.as_deref().unwrap_or_default();
             let traced = otel::begin(call.trace, method.path, bytes());
-            let mut turn = arrival.turn(|| turns::lane(Some(method), bytes())).await;
-            let outcome = match begin(&handlers, method, &mut call, &mut turn, message).await {
+            let mut slot = arrival.slot(|| fair_share::queue_key(Some(method), bytes())).await;
+            let outcome = match begin(&handlers, method, &mut call, &mut slot, message).await {
                 Ok((admitted, handling)) => admitted.outcome(match method.wait {
                     Wait::Short => {
                         let outcome = handling.await;
-                        drop(turn);
+                        drop(slot);
                         outcome
                     }
-                    Wait::Lists | Wait::Event | Wait::Poll => turns::handle_waiting(turn, handling).await,
+                    Wait::Lists | Wait::Event | Wait::Poll => fair_share::handle_waiting(slot, handling).await,
                 }),
                 Err(status) => Err(status),
             };
@@ -98,12 +98,12 @@ async fn begin(
     handlers: &Arc<Handlers>,
     method: &'static Method,
     call: &mut Call,
-    turn: &mut Option<HeldTurn>,
+    slot: &mut Option<CallSlot>,
     message: Result<Bytes, Status>,
-) -> Result<(Admitted, ReplyFuture), Status> {
+) -> Result<(AdmittedCall, ReplyFuture), Status> {
     let message = message?;
     let admitted = match call.admission.take() {
-        None => Admitted::default(),
+        None => AdmittedCall::default(),
         Some(admission) => match admission.admit_now(method.path, &message) {
             Some(admitted) => admitted?,
             None => {
@@ -112,7 +112,7 @@ async fn begin(
                     Poll::Ready(admitted) => admitted?,
                     // It may take long to find out who calls.
                     Poll::Pending => {
-                        *turn = None;
+                        *slot = None;
                         admitting.await?
                     }
                 }
@@ -127,7 +127,7 @@ async fn begin(
     Ok((admitted, calls::call(handlers, method, message, extensions)))
 }
 
-fn respond(responder: Responder, outcome: Result<Reply, Status>, compression: Compression, call: OneCall) {
+fn respond(responder: Responder, outcome: Result<Reply, Status>, compression: Compression, call: CallInProgress) {
     match outcome {
         Ok(reply) => {
             let (metadata, data, mut extensions) = reply.into_parts();
@@ -149,7 +149,7 @@ fn respond(responder: Responder, outcome: Result<Reply, Status>, compression: Co
 }
 
 /// Answers a call with a status and nothing else.
-pub(super) fn refuse(responder: Responder, status: Status, call: OneCall) {
+pub(super) fn refuse(responder: Responder, status: Status, call: CallInProgress) {
     let (mut parts, ()) = status.into_http().into_parts();
     let headers = general::header_block(HeaderBlock::ok(), &parts.headers);
     let receipt = Receipt::of(&mut parts.extensions, call);

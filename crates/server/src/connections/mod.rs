@@ -3,10 +3,12 @@
 //! [`accept`] limits their number. A task for each connection reads and writes ([`socket`]); HTTP/2 itself is the state
 //! machine in `segno-http2`, which that task shares with the tasks that handle calls ([`shared`]). Calls in the table
 //! take a direct path to their handler ([`methods`]), all others, and malformed ones, the general path through tonic ([`general`]);
-//! which one is decided in [`incoming`]. When there are too many at once, namespaces take turns ([`turns`]). Why it is not hyper: docs/internals/decisions/014.
+//! which one is decided in [`incoming`]. When there are too many at once, namespaces get fair shares
+//! ([`fair_share`]). Why it is not hyper: docs/internals/decisions/014.
 
 pub(crate) mod accept;
 mod compression;
+mod fair_share;
 mod general;
 mod incoming;
 mod malformed;
@@ -14,7 +16,6 @@ mod methods;
 mod services;
 mod shared;
 mod socket;
-mod turns;
 
 use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -22,12 +23,12 @@ use rustls::pki_types::CertificateDer;
 use segno_http2::{Connection, Settings, SharedBudget};
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 
+pub(crate) use fair_share::FairShare;
 pub(crate) use incoming::AbortOnDrop;
 pub(crate) use services::Services;
-pub(crate) use turns::Turns;
 
 use self::{
-    accept::{Accepted, Evictable, Evicting},
+    accept::{Evictable, EvictionScope, PortConnections},
     incoming::{Dispatcher, REFUSALS},
     shared::SharedConnection,
     socket::Socket,
@@ -35,7 +36,7 @@ use self::{
 use crate::{
     peers::Peer,
     security::{
-        Standing,
+        AuthenticationState,
         tls::{Protocol, Stream, Tls},
     },
 };
@@ -51,8 +52,8 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a shutdown waits for the peer to acknowledge the first GOAWAY.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
-/// Where callers have to be known: a connection on which nobody was for so long is closed. Health probes connect again.
-const STRANGER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Where callers have to authenticate: a connection without an authenticated call for so long is closed. Health probes connect again.
+const UNAUTHENTICATED_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often it is looked whether the certificate of a client is still accepted.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long calls under way on a connection that must end may take.
@@ -99,7 +100,7 @@ pub(crate) async fn serve(
 ) {
     let services = Arc::new(services);
     let budget = Arc::new(SharedBudget::new(limits.total_bytes_max));
-    let mut accepted = Accepted::new("gRPC", limits.connections_max, Evicting::Handshakes);
+    let mut accepted = PortConnections::new("gRPC", limits.connections_max, EvictionScope::Handshakes);
     let until_stopped = stopped.clone();
     let mut stop = pin!(wait_for_stop(&mut stopped));
     loop {
@@ -125,7 +126,7 @@ pub(crate) async fn serve(
     accepted.closed().await;
 }
 
-/// Waits until the server stops. If nobody is left to say so, it does.
+/// Waits until the server stops, or its handle is dropped.
 async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
@@ -141,15 +142,15 @@ async fn serve_connection(
     // Tells the node when dropped.
     let peer = Peer::new(services.node.clone());
     let connection = Arc::new(SharedConnection::new(connection));
-    let standing = Standing::default();
+    let authentication_state = AuthenticationState::default();
     let proofs = Proofs {
-        standing: services.security.authenticates().then(|| standing.clone()),
+        authentication_state: services.security.authenticates().then(|| authentication_state.clone()),
         certificate: tls.zip(stream.certificates()),
     };
     let mut supervisor = tokio::spawn(supervise(connection.clone(), proofs, stopped));
     let _supervisor = AbortOnDrop(supervisor.abort_handle());
     let shown = (stream.certificate_subject(), Some(address));
-    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), shown, standing);
+    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), shown, authentication_state);
     tokio::select! {
         biased;
         ended = Socket::new(stream, connection, dispatcher, evictable) => if let Err(error) = ended {
@@ -163,8 +164,8 @@ async fn serve_connection(
 
 /// What a connection must keep showing.
 struct Proofs {
-    /// Somebody who is known called.
-    standing: Option<Standing>,
+    /// An authenticated caller has called.
+    authentication_state: Option<AuthenticationState>,
     /// The certificate of the client is one that is accepted.
     certificate: Option<(Arc<Tls>, Vec<CertificateDer<'static>>)>,
 }
@@ -172,10 +173,10 @@ struct Proofs {
 impl Proofs {
     /// Waits until one of them is missing; says which.
     async fn missing(self) -> &'static str {
-        let Self { standing, certificate } = self;
+        let Self { authentication_state, certificate } = self;
         let stranger = async {
-            tokio::time::sleep(STRANGER_TIMEOUT).await;
-            if standing.is_none_or(|standing| standing.is_known()) {
+            tokio::time::sleep(UNAUTHENTICATED_TIMEOUT).await;
+            if authentication_state.is_none_or(|authentication_state| authentication_state.is_known()) {
                 std::future::pending::<()>().await;
             }
         };
@@ -189,8 +190,8 @@ impl Proofs {
             }
         };
         tokio::select! {
-            () = stranger => "nobody who is known called",
-            () = outdated => "the certificate of the client is not accepted any more",
+            () = stranger => "no authenticated caller has called",
+            () = outdated => "the certificate of the client is no longer accepted",
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use segno_node::Node;
 use tonic::service::Routes;
 
-use super::turns::Turns;
-use crate::{calls::Handlers, delivery::UnderWay, security::Security};
+use super::fair_share::FairShare;
+use crate::{calls::Handlers, delivery::CallsInProgress, security::Security};
 
 /// What handles requests.
 #[derive(Clone)]
@@ -16,11 +16,11 @@ pub(crate) struct Services {
     /// Services that are not in the table.
     pub(crate) others: Routes,
     /// Counts the calls under way.
-    pub(crate) under_way: UnderWay,
-    /// Is told when a connection is gone.
+    pub(crate) under_way: CallsInProgress,
+    /// The node; notified when a connection is closed.
     pub(crate) node: Arc<Node>,
     /// Decides who may call, and how much.
     pub(crate) security: Arc<Security>,
-    /// Lets namespaces take turns.
-    pub(crate) turns: Arc<Turns>,
+    /// Fair shares of namespaces.
+    pub(crate) fair_share: Arc<FairShare>,
 }

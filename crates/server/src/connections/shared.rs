@@ -57,7 +57,7 @@ impl SharedConnection {
     }
 
     /// Closes the connection: calls under way are cancelled, and responses that were not written are lost. Thousands of calls
-    /// are cancelled in slices, so that others have their turn.
+    /// are cancelled in slices, so that others run in between.
     pub(super) fn close(&self) {
         let Some(mut connection) = self.lock().connection.take() else { return };
         if connection.open_streams() > CANCELLED_AT_ONCE

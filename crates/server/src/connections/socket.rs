@@ -24,7 +24,7 @@ use crate::{delivery::Receipt, security::tls::Stream};
 const READ_BYTES: usize = 64 * 1024;
 /// Larger buffers are not kept while there is nothing to write.
 const KEPT_BYTES: usize = 16 * 1024;
-/// After so many reads other tasks get a turn.
+/// After so many reads the task yields to others.
 const READS_MAX: usize = 2;
 
 thread_local! {
@@ -43,7 +43,7 @@ pub(super) struct Socket {
     connection: Arc<SharedConnection>,
     dispatcher: Dispatcher,
     accepted_at: Instant,
-    /// Told when the handshake is complete and the caller known, once.
+    /// Notified once when the handshake is complete and the caller authenticated.
     evictable: Option<Evictable>,
     /// The beginning of a frame whose end has not arrived.
     partial: Vec<u8>,
@@ -54,7 +54,7 @@ pub(super) struct Socket {
     has_yielded: bool,
     /// The socket did not take more when it was last written to.
     is_blocked: bool,
-    /// After a connection error nothing is read any more; what is left to write is written.
+    /// After a connection error nothing is read; what is left to write is written.
     has_failed: bool,
 }
 

@@ -17,7 +17,7 @@ use segno_proto::{
 };
 use tonic::{Extensions, Request, Response, Status};
 
-use super::{failed, routing::Via};
+use super::{failed, routing::PeerOrigin};
 use crate::security::{Caller, digest, new_secret, roles::Grants};
 
 const NAME_BYTES_MAX: usize = 200;
@@ -82,7 +82,7 @@ impl AccessCalls {
         request: Request<CreateKeyRequest>,
     ) -> Result<Response<CreateKeyResponse>, Status> {
         let mut request = request;
-        if request.extensions().get::<Via>().is_none() {
+        if request.extensions().get::<PeerOrigin>().is_none() {
             request.get_mut().key.get_or_insert_default().created_by = name_of_caller(request.extensions());
         }
         self.create(request).await
@@ -90,7 +90,7 @@ impl AccessCalls {
 
     /// The request of a call before it goes to where it belongs: who creates a key is known here only.
     pub(crate) fn prepared(&self, path: &str, message: Bytes, extensions: &Extensions) -> Result<Bytes, Status> {
-        if path != CreateKeyRequest::PATH || extensions.get::<Via>().is_some() {
+        if path != CreateKeyRequest::PATH || extensions.get::<PeerOrigin>().is_some() {
             return Ok(message);
         }
         let mut request: CreateKeyRequest = decode(message)?;

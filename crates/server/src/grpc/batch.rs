@@ -21,7 +21,7 @@ use tonic::Status;
 use super::{Workflows, failed, refused};
 use crate::validate::batch as checks;
 
-/// Most jobs on a page, and how many there are if nobody says.
+/// Most jobs on a page, and the default page size.
 const PAGE_MAX: usize = 1000;
 
 /// The last job of a page.

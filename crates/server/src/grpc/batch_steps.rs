@@ -98,7 +98,7 @@ impl BatchStep for Steps {
             match service.step(&request, target).await {
                 Ok(()) => Ok(()),
                 Err(status) => match status.code() {
-                    // What is not there, or not open any more, needs nothing done to it.
+                    // A run that is not there, or no longer open, needs nothing done to it.
                     Code::NotFound => Ok(()),
                     Code::Unavailable | Code::ResourceExhausted | Code::DeadlineExceeded | Code::Aborted => {
                         Err(StepError::Temporary)

@@ -133,7 +133,7 @@ fn config(run: &Run) -> WorkflowExecutionConfig {
     }
 }
 
-/// What is told of a run as a whole.
+/// The description of a run as a whole.
 fn info(run: &Run) -> WorkflowExecutionInfo {
     let (info, state) = (&run.info, run.state());
     let parent = info.parent.as_ref();
@@ -202,7 +202,7 @@ fn pending_task(task: &WorkflowTask) -> PendingWorkflowTaskInfo {
     }
 }
 
-/// Who paused an activity. A rule is told with who made it and why, as long as it is there.
+/// Who paused an activity. A rule is described with its creator and reason, as long as it is there.
 fn paused_by(pause: &engine::PauseInfo, namespace: &Namespace) -> PausedBy {
     if pause.rule_id.is_empty() {
         return PausedBy::Manual(Manual { identity: pause.identity.clone(), reason: pause.reason.clone() });

@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed};
 use crate::calls::Handlers;
-use crate::why::{self, QueueSeen, ScriptSeen, Seen};
+use crate::why::{self, QueueSnapshot, RunSnapshot, ScriptSnapshot};
 
 /// Segno's WorkflowService.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl WorkflowExplanations {
         let script = self.script(&namespace, &key, run).await;
         let leases = self.node.workers.leases_of(namespace.key);
         let (workflow_queue, activity_queues) = self.queues(handlers, &namespace, run, &leases).await?;
-        let seen = Seen {
+        let seen = RunSnapshot {
             run,
             now: self.node.clock_now(),
             workflow_queue,
@@ -71,10 +71,10 @@ impl WorkflowExplanations {
     }
 
     /// Where a script stands. Nothing if the run is none, or if it has not taken its first turn.
-    async fn script(&self, namespace: &Namespace, key: &WorkflowKey, run: &Run) -> Option<ScriptSeen> {
+    async fn script(&self, namespace: &Namespace, key: &WorkflowKey, run: &Run) -> Option<ScriptSnapshot> {
         run.state().script.as_ref().filter(|_| run.is_running())?;
         let view = self.node.scripts.describe_run(namespace, key, &run.info.run_id, 0).await.ok()?;
-        ScriptSeen::new(&view.state, view.file_name, &view.source)
+        ScriptSnapshot::new(&view.state, view.file_name, &view.source)
     }
 
     /// The queues in which tasks of the run wait.
@@ -84,9 +84,9 @@ impl WorkflowExplanations {
         namespace: &Namespace,
         run: &Run,
         leases: &[LeaseView],
-    ) -> Result<(QueueSeen, BTreeMap<String, QueueSeen>), Status> {
+    ) -> Result<(QueueSnapshot, BTreeMap<String, QueueSnapshot>), Status> {
         let state = run.state();
-        let mut workflow = QueueSeen::default();
+        let mut workflow = QueueSnapshot::default();
         let waits = state.task.as_ref().filter(|task| task.started_event_id == 0 && !task.sticky);
         if let Some(task) = waits.filter(|_| state.script.is_none()) {
             workflow = self.queue(handlers, namespace, &task.queue, QueueKind::Workflow, leases).await?;
@@ -109,7 +109,7 @@ impl WorkflowExplanations {
         name: &str,
         kind: QueueKind,
         leases: &[LeaseView],
-    ) -> Result<QueueSeen, Status> {
+    ) -> Result<QueueSnapshot, Status> {
         let request = DescribeQueueRequest { namespace: namespace.name.clone(), task_queue: name.to_owned() };
         let told = handlers.make(&request).await?;
         let side = match kind {
@@ -120,7 +120,7 @@ impl WorkflowExplanations {
         let serves = |lease: &&LeaseView| lease.task_queue == name && !lease.leaving && !lease.detached;
         let (_, is_limited) =
             self.node.matching.limit_of(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
-        Ok(QueueSeen {
+        Ok(QueueSnapshot {
             service: QueueService {
                 polls_waiting: side.polls_waiting.max(0) as usize,
                 last_poll: side.last_poll.as_ref().map(timestamp_nanos),

@@ -1,6 +1,6 @@
 //! Tokens that Temporal made: clients that move from there to here may bring some, and SDKs' tests make them up.
 //!
-//! Such a token is a protobuf message that anybody can write. It is therefore looked at only to say, as Temporal does,
+//! Such a token is a protobuf message that every client can write. It is therefore looked at only to say, as Temporal does,
 //! that the workflow, activity or query is not there; it never stands for a task of this server.
 
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct ForeignQuery {
 }
 
 /// A kind of token that Temporal has too.
-pub trait Foreign: Token {
+pub trait ForeignToken: Token {
     /// Temporal's form.
     type Form: Message + Default;
 
@@ -78,7 +78,7 @@ impl ForeignTask {
     }
 }
 
-impl Foreign for TaskToken {
+impl ForeignToken for TaskToken {
     type Form = ForeignTask;
 
     fn namespace_id(form: &ForeignTask) -> &str {
@@ -91,7 +91,7 @@ impl Foreign for TaskToken {
     }
 }
 
-impl Foreign for ActivityToken {
+impl ForeignToken for ActivityToken {
     type Form = ForeignTask;
 
     fn namespace_id(form: &ForeignTask) -> &str {
@@ -104,7 +104,7 @@ impl Foreign for ActivityToken {
     }
 }
 
-impl Foreign for QueryToken {
+impl ForeignToken for QueryToken {
     type Form = ForeignQuery;
 
     fn namespace_id(form: &ForeignQuery) -> &str {
@@ -128,7 +128,7 @@ pub fn foreign_workflow(node: &Node, token: &[u8]) -> Option<WorkflowKey> {
 
 impl Workflows {
     /// Opens a token of ours, or one of Temporal's as a token that fits nothing.
-    pub fn open_any<T: Foreign>(&self, name: &str, token: &Bytes) -> Result<(Arc<Namespace>, T), Status> {
+    pub fn open_any<T: ForeignToken>(&self, name: &str, token: &Bytes) -> Result<(Arc<Namespace>, T), Status> {
         let refused = match self.open(name, token) {
             Err(refused) if !token.is_empty() => refused,
             opened => return opened,

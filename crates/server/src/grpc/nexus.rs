@@ -37,7 +37,7 @@ impl Token for CommandToken {
 }
 
 impl Workflows {
-    /// Waits like any other poll, and ends when its time is up or its worker says goodbye.
+    /// Waits like any other poll, and ends when its time is up or its worker shuts down.
     pub(crate) async fn poll_nexus_task(
         &self,
         request: Request<PollNexusTaskQueueRequest>,

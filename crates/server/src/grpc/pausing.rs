@@ -9,7 +9,7 @@ use segno_proto::workflowservice::{
 use tonic::Status;
 
 use super::{Workflows, disabled::Disabled, failed, refused};
-use crate::validate::pausing::{self as checks, Pausing};
+use crate::validate::pausing::{self as checks, PauseRequest};
 
 impl Workflows {
     pub(crate) async fn pause_workflow(
@@ -20,7 +20,7 @@ impl Workflows {
         if !self.node.workflow_pause {
             return Err(self.disabled(&request.namespace, Disabled::WorkflowPause));
         }
-        checks::check(Pausing::from(&request), self.sizes()).map_err(refused)?;
+        checks::check(PauseRequest::from(&request), self.sizes()).map_err(refused)?;
         let key = WorkflowKey::new(namespace.key, &request.workflow_id);
         let call = pause::Call { identity: request.identity, reason: request.reason, request_id: request.request_id };
         self.node.dispatch.pause_workflow(&key, &request.run_id, call).await.map_err(failed)?;
@@ -33,7 +33,7 @@ impl Workflows {
         request: UnpauseWorkflowExecutionRequest,
     ) -> Result<UnpauseWorkflowExecutionResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        checks::check(Pausing::from(&request), self.sizes()).map_err(refused)?;
+        checks::check(PauseRequest::from(&request), self.sizes()).map_err(refused)?;
         let key = WorkflowKey::new(namespace.key, &request.workflow_id);
         let call = pause::Call { identity: request.identity, reason: request.reason, request_id: request.request_id };
         let apply = move |run: &Run, context| pause::unpause(run, context, call.clone());

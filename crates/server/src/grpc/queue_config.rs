@@ -12,7 +12,7 @@ use tonic::Status;
 use super::{Workflows, failed, refused};
 use crate::validate;
 
-/// Times of configurations are told in whole milliseconds.
+/// Answers have times of configurations in whole milliseconds.
 const MILLISECOND: i64 = 1_000_000;
 
 impl Workflows {

@@ -75,7 +75,7 @@ impl Workflows {
         })
     }
 
-    /// The answer by versions: all work is unversioned, so whatever other version is asked for has none.
+    /// The answer by versions: all work is unversioned, so every other version has none.
     #[expect(deprecated, reason = "clients may still ask in the older way")]
     fn describe_versions(
         &self,

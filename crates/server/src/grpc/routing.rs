@@ -1,4 +1,4 @@
-//! Calls go to the node that they are about, through whatever node they come in.
+//! Forwards a call that arrives at one node to the node that owns its subject.
 //!
 //! The table of calls says what a call is about ([`Route`]); the map of the cluster says where that is. With one node everything is
 //! here, and nothing of this runs. A call that comes from another node is carried out here or refused as moved, never sent on.
@@ -37,7 +37,7 @@ const MAC_BYTES: usize = 8;
 
 /// Marks a call that another node sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Via;
+pub(crate) struct PeerOrigin;
 
 /// What a call is about.
 #[derive(Clone)]
@@ -58,14 +58,14 @@ pub(crate) enum Route {
     Home(String, String),
     /// What there is once for the whole cluster.
     Once,
-    /// The same, and changes are told to all.
+    /// The same, and changes are announced to all nodes.
     Leader,
-    /// Every node is to know.
-    Everybody,
+    /// Every node must receive it.
+    AllNodes,
 }
 
 /// How it is found out what a call is about.
-pub(crate) enum RouteOf {
+pub(crate) enum RouteSource {
     /// It is always the same.
     Always(Route),
     /// Its request says it.
@@ -77,14 +77,14 @@ pub(crate) struct Forwarding {
     pub(crate) path: &'static str,
     /// It may be made again when its answer was lost.
     pub(crate) reads: bool,
-    pub(crate) route: RouteOf,
+    pub(crate) route: RouteSource,
 }
 
 impl Forwarding {
     fn route(&self, message: &Bytes) -> Result<Route, Status> {
         match &self.route {
-            RouteOf::Always(route) => Ok(route.clone()),
-            RouteOf::Request(route) => route(message.clone()),
+            RouteSource::Always(route) => Ok(route.clone()),
+            RouteSource::Request(route) => route(message.clone()),
         }
     }
 }
@@ -125,7 +125,7 @@ pub(crate) fn of_operations(
 /// Where what a call is about is.
 fn place_of(node: &Node, route: &Route) -> Place {
     match route {
-        Route::Here | Route::Everybody => Place::Here,
+        Route::Here | Route::AllNodes => Place::Here,
         Route::Leader | Route::Once => node.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
         Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
@@ -195,7 +195,7 @@ impl Workflows {
 }
 
 impl Workflows {
-    /// Lets all other nodes know what workers told about themselves with a poll.
+    /// Announces to all other nodes what workers said about themselves with a poll.
     pub(crate) fn tell_everybody(
         &self,
         namespace: &str,
@@ -268,7 +268,7 @@ pub(crate) async fn routed(
     here: &(dyn Fn(Bytes, Extensions) -> ReplyFuture + Send + Sync),
 ) -> Result<Reply, Status> {
     let route = call.route(&message)?;
-    if extensions.get::<Via>().is_some() {
+    if extensions.get::<PeerOrigin>().is_some() {
         let changes = matches!(route, Route::Leader);
         if matches!(route, Route::Leader | Route::Once | Route::Home(..)) && place_of(node, &route) != Place::Here {
             return Err(status::from_call(CallError::Moved));
@@ -310,7 +310,7 @@ pub(crate) async fn routed(
                                 show_nodes(answer, &cluster.peers.publish_changes(None).await);
                             }
                         }
-                        Route::Everybody => {
+                        Route::AllNodes => {
                             let call = forwarded(call.path, message.clone(), metadata, None);
                             cluster.forward_to_all(&call);
                         }

@@ -45,7 +45,7 @@ use crate::{status, validate};
 /// The token of a schedule that was just created.
 const FIRST_TOKEN: i64 = 1;
 /// How long a description waits for actions that are being taken.
-const SETTLE_MAX: Duration = Duration::from_secs(1);
+const ACTIONS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Workflows {
     pub(crate) async fn create_schedule(
@@ -112,9 +112,9 @@ impl Workflows {
         })
     }
 
-    /// A schedule without actions that are being taken: whoever triggered one and asks then finds it, as in Temporal.
+    /// A schedule without actions that are being taken: a client that triggers an action and then describes finds it, as in Temporal.
     async fn settled(&self, key: &WorkflowKey) -> Result<Arc<Run>, Status> {
-        let deadline = Instant::now() + SETTLE_MAX;
+        let deadline = Instant::now() + ACTIONS_WAIT_MAX;
         loop {
             let current = self.node.snapshot(key, "").await.map_err(failed)?;
             let state = current.run.state();

@@ -50,7 +50,7 @@ impl Operator {
         let name = self.named(&request.namespace)?;
         let mut attributes = validate::namespace::new_attributes(request.search_attributes).map_err(refused)?;
         let name = name.ok_or_else(namespace_not_set)?;
-        // Numbers follow names within one request, whatever order it came in.
+        // Numbers follow names within one request, in every order of its map.
         attributes.sort();
         let edit = move |detail: &mut NamespaceDetail| {
             for (name, kind) in attributes {

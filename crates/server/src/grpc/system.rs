@@ -60,7 +60,7 @@ impl Workflows {
                 // Workers then say which build they are, which is kept; it does not decide who gets a task.
                 build_id_based_versioning: true,
                 supports_schedules: true,
-                // Told truthfully: Nexus is not built yet.
+                // Nexus is not built yet.
                 ..Default::default()
             }),
         }

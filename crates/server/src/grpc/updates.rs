@@ -27,7 +27,7 @@ use super::{Workflows, failed, key_of, refused};
 use crate::{deadline, validate};
 
 /// How long a call waits before it says how far the update came; the client asks again.
-const PATIENCE: Duration = Duration::from_secs(20);
+const UPDATE_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Whose patience ends first: the server's, which then says how far the update came, or the caller's, who has given up.
 pub(super) struct Patience {
@@ -37,7 +37,7 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(crate) fn of<T>(request: &Request<T>) -> Self {
-        let (callers, servers) = (deadline::call(request), Instant::now() + PATIENCE);
+        let (callers, servers) = (deadline::call(request), Instant::now() + UPDATE_WAIT_MAX);
         Self { until: callers.min(servers), is_callers: callers < servers }
     }
 
@@ -121,7 +121,7 @@ fn reference(workflow_id: &str, run_id: String, update_id: String) -> UpdateRef 
     UpdateRef { workflow_execution: Some(execution), update_id }
 }
 
-/// What the caller of an update hears.
+/// The answer to the caller of an update.
 pub(crate) fn response(
     namespace: &Namespace,
     workflow_id: &str,

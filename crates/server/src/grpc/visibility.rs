@@ -29,7 +29,7 @@ use tonic::{Request, Status};
 use super::{Workflows, describe, failed};
 use crate::{deadline, peers};
 
-/// Most runs on a page, and how many there are if nobody says.
+/// Most runs on a page, and the default page size.
 pub(super) const PAGE_MAX: usize = 1000;
 
 /// Where a list goes on, as clients carry it.

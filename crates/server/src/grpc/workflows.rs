@@ -107,7 +107,7 @@ impl Workflows {
     }
 }
 
-/// A call that names the first run of a chain means its current run, whatever run it names besides.
+/// A call that names the first run of a chain means its current run, even if it names another run besides.
 fn chain_or_run(run_id: String, first_run_id: &str) -> RunSelector {
     if first_run_id.is_empty() { RunSelector::run(run_id) } else { RunSelector::default() }
 }

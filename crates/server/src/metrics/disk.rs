@@ -1,4 +1,4 @@
-//! Free space of the disk with the data, as whoever looks at it reports.
+//! Free space of the disk with the data, as the task that watches it reports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

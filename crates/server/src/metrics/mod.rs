@@ -142,7 +142,7 @@ fn cluster(text: &mut Text, node: &Node) {
         ("cluster_nodes", "Nodes on the same database.", map.members.len()),
         ("cluster_links_open", "Other nodes that this one reaches.", open),
         ("cluster_shards_served", "Shards that this node serves.", cluster.topology.served().len()),
-        ("cluster_shards_without_owner", "Shards that nobody serves.", free),
+        ("cluster_shards_without_owner", "Shards that no node serves.", free),
         (
             "cluster_within_lease",
             "Whether this node may answer from memory.",

@@ -17,7 +17,7 @@ const BATCH_WAIT: Duration = Duration::from_secs(1);
 /// Pause before a request is sent once more.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How often the log says that a collector cannot be reached.
-const COMPLAINT_EVERY: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Sends spans until the process ends.
 pub(super) async fn run(options: TraceOptions, mut queue: mpsc::Receiver<Message>) {
@@ -36,7 +36,7 @@ pub(super) async fn run(options: TraceOptions, mut queue: mpsc::Receiver<Message
         }
         sender.send(&mut batch).await;
         for done in flushed {
-            // Whoever asked may have stopped waiting.
+            // The receiver may have been dropped.
             let _ = done.send(());
         }
     }
@@ -70,7 +70,7 @@ impl Sender {
         match outcome {
             Ok(()) => SENT.fetch_add(batch.len() as u64, Ordering::Relaxed),
             Err(error) => {
-                if self.complained.is_none_or(|then| then.elapsed() >= COMPLAINT_EVERY) {
+                if self.complained.is_none_or(|then| then.elapsed() >= WARNING_INTERVAL) {
                     self.complained = Some(Instant::now());
                     tracing::warn!(url = self.url, error, "traces cannot be sent; they are dropped");
                 }

@@ -52,7 +52,7 @@ struct Exporter {
     always: bool,
 }
 
-/// What the exporting task is told.
+/// A message to the exporting task.
 #[derive(Debug)]
 enum Message {
     Span(Box<Span>),
@@ -78,9 +78,9 @@ pub(crate) struct Span {
     code: Code,
 }
 
-/// Ends its span when dropped, whatever happened to the call.
+/// Ends its span when dropped, also if the call failed or was cancelled.
 #[derive(Debug, Default)]
-pub(crate) struct Traced(Option<Box<Span>>);
+pub(crate) struct SpanGuard(Option<Box<Span>>);
 
 /// Starts the task that sends spans. A second start in a process has no effect.
 pub(crate) fn start(options: TraceOptions) {
@@ -113,15 +113,15 @@ pub(crate) fn counts() -> Option<(u64, u64)> {
 }
 
 /// Begins the span of a call, if it is to be traced. `message` is the encoded request.
-pub(crate) fn begin(parent: Option<TraceParent>, path: &'static str, message: &[u8]) -> Traced {
-    let Some(exporter) = EXPORTER.get() else { return Traced(None) };
+pub(crate) fn begin(parent: Option<TraceParent>, path: &'static str, message: &[u8]) -> SpanGuard {
+    let Some(exporter) = EXPORTER.get() else { return SpanGuard(None) };
     let (trace, parent) = match parent {
         Some(parent) if parent.sampled => (parent.trace, Some(parent.span)),
-        Some(_) => return Traced(None),
+        Some(_) => return SpanGuard(None),
         None => {
             let trace = Uuid::new_v4().into_bytes();
             if !exporter.chooses(&trace) {
-                return Traced(None);
+                return SpanGuard(None);
             }
             (trace, None)
         }
@@ -129,7 +129,7 @@ pub(crate) fn begin(parent: Option<TraceParent>, path: &'static str, message: &[
     let [id @ .., _, _, _, _, _, _, _, _] = Uuid::new_v4().into_bytes();
     let (namespace, workflow_id) = fields::read(path, message);
     let begun = now();
-    Traced(Some(Box::new(Span {
+    SpanGuard(Some(Box::new(Span {
         trace,
         id,
         parent,
@@ -156,7 +156,7 @@ impl Exporter {
     }
 }
 
-impl Traced {
+impl SpanGuard {
     /// The call ended.
     pub(crate) fn ended(mut self, code: Code) {
         if let Some(span) = &mut self.0 {
@@ -165,7 +165,7 @@ impl Traced {
     }
 }
 
-impl Drop for Traced {
+impl Drop for SpanGuard {
     fn drop(&mut self) {
         let (Some(mut span), Some(exporter)) = (self.0.take(), EXPORTER.get()) else { return };
         span.ended = now();

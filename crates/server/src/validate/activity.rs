@@ -20,10 +20,13 @@ const RESULT: &str = "Complete result exceeds size limit.";
 const CANCEL: &str = "Cancel details exceed size limit.";
 
 /// The failure to record in place of what a worker sent, if that was too large.
-pub type Instead = Option<Failure>;
+pub type ReplacementFailure = Option<Failure>;
 
 /// RecordActivityTaskHeartbeat. With a failure, fail the activity with it and tell the worker to cancel.
-pub fn heartbeat(request: &mut RecordActivityTaskHeartbeatRequest, sizes: Sizes) -> Result<Instead, RequestError> {
+pub fn heartbeat(
+    request: &mut RecordActivityTaskHeartbeatRequest,
+    sizes: Sizes,
+) -> Result<ReplacementFailure, RequestError> {
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
@@ -31,13 +34,16 @@ pub fn heartbeat(request: &mut RecordActivityTaskHeartbeatRequest, sizes: Sizes)
 pub fn heartbeat_by_id(
     request: &mut RecordActivityTaskHeartbeatByIdRequest,
     sizes: Sizes,
-) -> Result<Instead, RequestError> {
+) -> Result<ReplacementFailure, RequestError> {
     by_id(&request.activity_id, "")?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
 /// RespondActivityTaskCompleted.
-pub fn completed(request: &mut RespondActivityTaskCompletedRequest, sizes: Sizes) -> Result<Instead, RequestError> {
+pub fn completed(
+    request: &mut RespondActivityTaskCompletedRequest,
+    sizes: Sizes,
+) -> Result<ReplacementFailure, RequestError> {
     identity(&request.identity)?;
     Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
@@ -46,13 +52,16 @@ pub fn completed(request: &mut RespondActivityTaskCompletedRequest, sizes: Sizes
 pub fn completed_by_id(
     request: &mut RespondActivityTaskCompletedByIdRequest,
     sizes: Sizes,
-) -> Result<Instead, RequestError> {
+) -> Result<ReplacementFailure, RequestError> {
     by_id(&request.activity_id, &request.identity)?;
     Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
 
 /// RespondActivityTaskCanceled.
-pub fn canceled(request: &mut RespondActivityTaskCanceledRequest, sizes: Sizes) -> Result<Instead, RequestError> {
+pub fn canceled(
+    request: &mut RespondActivityTaskCanceledRequest,
+    sizes: Sizes,
+) -> Result<ReplacementFailure, RequestError> {
     identity(&request.identity)?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }
@@ -61,7 +70,7 @@ pub fn canceled(request: &mut RespondActivityTaskCanceledRequest, sizes: Sizes) 
 pub fn canceled_by_id(
     request: &mut RespondActivityTaskCanceledByIdRequest,
     sizes: Sizes,
-) -> Result<Instead, RequestError> {
+) -> Result<ReplacementFailure, RequestError> {
     by_id(&request.activity_id, &request.identity)?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }

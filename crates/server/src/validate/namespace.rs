@@ -19,7 +19,7 @@ use super::RequestError;
 
 /// The name of the one cluster there is.
 pub const CLUSTER: &str = "active";
-/// Temporal keeps its own workflows in this namespace. Segno has none of those, but nobody else may have the name.
+/// Temporal keeps its own workflows in this namespace. Segno has none of those, but no other namespace may have the name.
 pub const SYSTEM_NAMESPACE: &str = "temporal-system";
 const RETENTION_MIN: Nanos = 3600 * 1_000_000_000;
 const BAD_BINARIES_MAX: usize = 10;

@@ -7,7 +7,7 @@ use super::{RequestError, options::run_id, size::Sizes};
 
 /// What both calls have.
 #[derive(Clone, Copy, Debug)]
-pub struct Pausing<'a> {
+pub struct PauseRequest<'a> {
     workflow_id: &'a str,
     run_id: &'a str,
     identity: &'a str,
@@ -15,14 +15,14 @@ pub struct Pausing<'a> {
     request_id: &'a str,
 }
 
-impl<'a> From<&'a PauseWorkflowExecutionRequest> for Pausing<'a> {
+impl<'a> From<&'a PauseWorkflowExecutionRequest> for PauseRequest<'a> {
     fn from(request: &'a PauseWorkflowExecutionRequest) -> Self {
         let PauseWorkflowExecutionRequest { namespace: _, workflow_id, run_id, identity, reason, request_id } = request;
         Self { workflow_id, run_id, identity, reason, request_id }
     }
 }
 
-impl<'a> From<&'a UnpauseWorkflowExecutionRequest> for Pausing<'a> {
+impl<'a> From<&'a UnpauseWorkflowExecutionRequest> for PauseRequest<'a> {
     fn from(request: &'a UnpauseWorkflowExecutionRequest) -> Self {
         let UnpauseWorkflowExecutionRequest { namespace: _, workflow_id, run_id, identity, reason, request_id } =
             request;
@@ -31,7 +31,7 @@ impl<'a> From<&'a UnpauseWorkflowExecutionRequest> for Pausing<'a> {
 }
 
 /// Refuses what is too long or names no run.
-pub fn check(call: Pausing<'_>, sizes: Sizes) -> Result<(), RequestError> {
+pub fn check(call: PauseRequest<'_>, sizes: Sizes) -> Result<(), RequestError> {
     let invalid = |text: &str| Err(RequestError::invalid(text));
     if call.reason.len() > sizes.blob.min(ID_LENGTH_MAX) {
         return invalid("reason is too long.");

@@ -3,10 +3,10 @@
 use segno_engine::state::Activity;
 use segno_proto::segno_workflow::Reason;
 
-use super::{SHOWN_MAX, Seen, failure, queue, reason, task::holder, time, words};
+use super::{RunSnapshot, SHOWN_MAX, failure, queue, reason, task::holder, time, words};
 
 /// Adds what there is to say about each pending activity, those that need attention first.
-pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let all = &seen.run.state().activities;
     let mut reasons: Vec<Reason> = all.values().map(|activity| one(seen, activity)).collect();
     reasons.sort_by_key(|reason| rank(&reason.kind));
@@ -24,7 +24,7 @@ fn rank(kind: &str) -> usize {
     order.iter().position(|known| *known == kind).unwrap_or(order.len())
 }
 
-fn one(seen: &Seen<'_>, activity: &Activity) -> Reason {
+fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
     let now = seen.now;
     let name = format!("Activity {} (id {})", words::text(&activity.activity_type), words::text(&activity.activity_id));
     let failed = activity.attempt - 1;
@@ -69,7 +69,14 @@ fn one(seen: &Seen<'_>, activity: &Activity) -> Reason {
     Reason { details, ..waits }
 }
 
-fn at_worker(seen: &Seen<'_>, activity: &Activity, name: &str, of: &str, with: &str, details: Vec<String>) -> Reason {
+fn at_worker(
+    seen: &RunSnapshot<'_>,
+    activity: &Activity,
+    name: &str,
+    of: &str,
+    with: &str,
+    details: Vec<String>,
+) -> Reason {
     let now = seen.now;
     let who = words::quoted(&activity.started_identity);
     let held = words::since(activity.started_time, now);

@@ -6,10 +6,10 @@ use segno_proto::{
     segno_workflow::Reason,
 };
 
-use super::{Seen, failure, reason, time, words};
+use super::{RunSnapshot, failure, reason, time, words};
 
 /// How the run closed, and what goes on nevertheless.
-pub(super) fn reasons(seen: &Seen<'_>) -> Vec<Reason> {
+pub(super) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     let (info, state) = (&seen.run.info, seen.run.state());
     let when = words::moment(state.close_time, seen.now);
     let lasted = words::span(state.close_time - info.start_time);

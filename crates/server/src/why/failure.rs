@@ -10,9 +10,9 @@ use segno_proto::{
 
 use super::words;
 
-/// Lines of a stack trace that are told.
+/// Lines of a stack trace that are shown.
 const STACK_LINES_MAX: usize = 100;
-/// Causes of causes that are told.
+/// Causes of causes that are shown.
 const CAUSES_MAX: usize = 20;
 
 /// The type of a failure; empty if it has none.

@@ -1,6 +1,6 @@
 //! Why a run does not go on, in sentences.
 //!
-//! [`Seen`] is everything that is looked at, gathered by [`crate::grpc`]; [`reasons`] turns it into sentences and does
+//! [`RunSnapshot`] is everything that is looked at, gathered by [`crate::grpc`]; [`reasons`] turns it into sentences and does
 //! nothing else, so that every state of a run can be tested without a server. The same sentences are shown by
 //! `segno workflow why` and by the web pages.
 //!
@@ -24,14 +24,14 @@ use segno_node::{LeaseView, QueueService};
 use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::Reason};
 
 pub(crate) use failure::last_task_failure;
-pub(crate) use script::ScriptSeen;
+pub(crate) use script::ScriptSnapshot;
 
-/// Things of one kind that are told one by one; of the others only the number is told.
+/// Items of one kind that are listed; further ones are only counted.
 const SHOWN_MAX: usize = 20;
 
 /// What is known about a task queue, of one kind of tasks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct QueueSeen {
+pub(crate) struct QueueSnapshot {
     /// Polls and tasks.
     pub(crate) service: QueueService,
     /// Workers that said that they serve the queue, and whose connections are there.
@@ -40,26 +40,26 @@ pub(crate) struct QueueSeen {
     pub(crate) is_limited: bool,
 }
 
-/// What is known about a run and about those who work for it.
-pub(crate) struct Seen<'a> {
+/// What is known about a run and about the workers of its tasks.
+pub(crate) struct RunSnapshot<'a> {
     /// The run.
     pub(crate) run: &'a Run,
     /// When it was looked at.
     pub(crate) now: Nanos,
     /// The queue of the pending workflow task.
-    pub(crate) workflow_queue: QueueSeen,
+    pub(crate) workflow_queue: QueueSnapshot,
     /// The queues of pending activities.
-    pub(crate) activity_queues: BTreeMap<String, QueueSeen>,
+    pub(crate) activity_queues: BTreeMap<String, QueueSnapshot>,
     /// Workers that hold tasks of the run, by their instance keys.
     pub(crate) workers: BTreeMap<String, LeaseView>,
     /// Where a script stands, if the run is one and its state can be read.
-    pub(crate) script: Option<ScriptSeen>,
+    pub(crate) script: Option<ScriptSnapshot>,
     /// The last event of a closed run.
     pub(crate) close_event: Option<HistoryEvent>,
 }
 
 /// The sentences, most important first.
-pub(crate) fn reasons(seen: &Seen<'_>) -> Vec<Reason> {
+pub(crate) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     let state = seen.run.state();
     if !seen.run.is_running() {
         return closed::reasons(seen);
@@ -99,7 +99,7 @@ fn time(nanos: Nanos) -> Option<prost_types::Timestamp> {
 }
 
 /// An operator paused the run.
-fn paused(seen: &Seen<'_>, pause: &PauseInfo) -> Reason {
+fn paused(seen: &RunSnapshot<'_>, pause: &PauseInfo) -> Reason {
     let at_worker = match seen.run.state().task_started() {
         true => " The worker that has its workflow task may still answer it.",
         false => "",
@@ -113,7 +113,7 @@ fn paused(seen: &Seen<'_>, pause: &PauseInfo) -> Reason {
 }
 
 /// The first workflow task is not due yet.
-fn held_back(seen: &Seen<'_>) -> Reason {
+fn held_back(seen: &RunSnapshot<'_>) -> Reason {
     let (info, state) = (&seen.run.info, seen.run.state());
     let due = state.first_task_due;
     let why = if info.attempt > 1 {
@@ -133,7 +133,7 @@ fn held_back(seen: &Seen<'_>) -> Reason {
 }
 
 /// Nothing is pending: only the code knows what it waits for.
-fn waits_in_code(seen: &Seen<'_>) -> Reason {
+fn waits_in_code(seen: &RunSnapshot<'_>) -> Reason {
     let (info, state) = (&seen.run.info, seen.run.state());
     let received = match state.signal_count {
         0 => "It has received no signal so far.".to_owned(),

@@ -2,13 +2,13 @@
 
 use segno_proto::{Nanos, segno_workflow::Reason};
 
-use super::{SHOWN_MAX, Seen, reason, time, words};
+use super::{RunSnapshot, SHOWN_MAX, reason, time, words};
 
-/// A deadline that is this near is told.
+/// A deadline within this time is shown.
 const DEADLINE_NEAR: Nanos = 24 * 60 * 60 * 1_000_000_000;
 
 /// Adds what is pending besides tasks and activities.
-pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     timers(seen, found);
     children(seen, found);
     updates(seen, found);
@@ -16,8 +16,8 @@ pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     cancellation(seen, found);
 }
 
-fn timers(seen: &Seen<'_>, found: &mut Vec<Reason>) {
-    // The timers of a script are told with the line that waits for them.
+fn timers(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
+    // The timers of a script are shown with the line that waits for them.
     if seen.script.is_some() {
         return;
     }
@@ -33,7 +33,7 @@ fn timers(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     }
 }
 
-fn children(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+fn children(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let children = &seen.run.state().children;
     for child in children.values().take(SHOWN_MAX) {
         let name =
@@ -53,7 +53,7 @@ fn children(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     }
 }
 
-fn updates(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+fn updates(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let accepted: Vec<_> =
         seen.run.state().updates.iter().filter(|(_, record)| record.is_accepted()).map(|(id, _)| id).collect();
     for id in accepted.iter().take(SHOWN_MAX) {
@@ -67,7 +67,7 @@ fn updates(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     }
 }
 
-fn messages(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+fn messages(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let state = seen.run.state();
     let all = [
         (&state.external_signals, "EXTERNAL_SIGNAL", "A signal"),
@@ -81,7 +81,7 @@ fn messages(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     }
 }
 
-fn cancellation(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+fn cancellation(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let state = seen.run.state();
     if !state.cancel_requested {
         return;
@@ -100,7 +100,7 @@ fn cancellation(seen: &Seen<'_>, found: &mut Vec<Reason>) {
 }
 
 /// Adds when the run times out, if that is near.
-pub(super) fn add_deadline(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+pub(super) fn add_deadline(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let info = &seen.run.info;
     let ends = [info.run_deadline, info.execution_deadline].into_iter().filter(|at| *at > 0).min();
     if let Some(at) = ends.filter(|at| at - seen.now < DEADLINE_NEAR) {

@@ -1,18 +1,18 @@
-//! Tasks that wait in a queue: is anybody there to take them?
+//! Tasks that wait in a queue: does a worker poll for them?
 
 use segno_proto::{Nanos, segno_workflow::Reason};
 
-use super::{QueueSeen, reason, time, words};
+use super::{QueueSnapshot, reason, time, words};
 
-/// A poll lasts a minute. Whoever did not ask for this long does not ask any more.
+/// A poll lasts a minute. A worker that did not poll for this long has gone.
 const POLL_SILENCE_MAX: Nanos = 5 * 60 * 1_000_000_000;
 
 /// Why a task that waits is not taken. `what` begins the sentence, `kind` names the tasks of the queue.
-pub(super) fn waiting(what: &str, kind: &str, queue: &str, seen: &QueueSeen, since: Nanos, now: Nanos) -> Reason {
+pub(super) fn waiting(what: &str, kind: &str, queue: &str, seen: &QueueSnapshot, since: Nanos, now: Nanos) -> Reason {
     let name = words::quoted(queue);
     let waits = format!("{what} waits {}", words::since(since, now));
     let base = |kind, text| Reason { since: time(since), ..reason(kind, text) };
-    let QueueSeen { service, live_workers, is_limited } = *seen;
+    let QueueSnapshot { service, live_workers, is_limited } = *seen;
     let silent = service.last_poll.is_none_or(|last| now - last > POLL_SILENCE_MAX);
     if service.polls_waiting == 0 && (live_workers == 0 || silent) {
         let last = match service.last_poll {

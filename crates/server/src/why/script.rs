@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use segno_proto::{Nanos, segno_workflow::Reason};
 use serde_json::Value;
 
-use super::{SHOWN_MAX, Seen, reason, words};
+use super::{RunSnapshot, SHOWN_MAX, reason, words};
 
 /// Where a script stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ScriptSeen {
+pub(crate) struct ScriptSnapshot {
     /// The state as `DescribeRun` shows it, see docs/reference/flow.md.
     pub(crate) state: Value,
     /// The name of the file.
@@ -17,7 +17,7 @@ pub(crate) struct ScriptSeen {
     pub(crate) source: String,
 }
 
-impl ScriptSeen {
+impl ScriptSnapshot {
     /// From the state as JSON.
     pub(crate) fn new(state: &str, file_name: String, source: &[u8]) -> Option<Self> {
         let state = serde_json::from_str(state).ok()?;
@@ -31,7 +31,7 @@ impl ScriptSeen {
 }
 
 /// Adds the lines of a script that wait.
-pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let Some(script) = &seen.script else { return };
     let list = |name: &str| script.state[name].as_array().cloned().unwrap_or_default();
     let (pending, codes) = (list("pending"), list("code"));
@@ -90,7 +90,7 @@ fn describe(item: &Value, codes: &[Value], now: Nanos) -> String {
     told
 }
 
-/// Signals that came and that nobody has taken, as a sentence: perhaps their name is misspelt.
+/// Signals that came and that the script has not taken, as a sentence: perhaps their name is misspelt.
 fn other_signals(signals: &Value) -> String {
     let names: Vec<String> = signals.as_object().into_iter().flatten().map(|(name, _)| words::quoted(name)).collect();
     match names.is_empty() {

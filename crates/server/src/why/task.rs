@@ -7,13 +7,13 @@ use segno_engine::{
 use segno_node::LeaseView;
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause as Cause, segno_workflow::Reason};
 
-use super::{Seen, failure, queue, reason, time, words};
+use super::{RunSnapshot, failure, queue, reason, time, words};
 
 /// A worker that is silent for less than this is not worth a word.
 const SILENCE_MIN: Nanos = 5_000_000_000;
 
 /// Adds what there is to say about the workflow task.
-pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let state = seen.run.state();
     if script::waits_for_operator(seen.run) {
         found.push(waits_for_operator(seen));
@@ -35,7 +35,7 @@ pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
 }
 
 /// A turn of a script took too long too often.
-fn waits_for_operator(seen: &Seen<'_>) -> Reason {
+fn waits_for_operator(seen: &RunSnapshot<'_>) -> Reason {
     let attempts = script::OVERTIME_ATTEMPTS_MAX;
     let limit = words::span(seen.run.info.task_timeout);
     let text = format!(
@@ -52,7 +52,7 @@ fn waits_for_operator(seen: &Seen<'_>) -> Reason {
 }
 
 /// Workflow tasks failed, and none succeeded since.
-fn failing(seen: &Seen<'_>) -> Reason {
+fn failing(seen: &RunSnapshot<'_>) -> Reason {
     let state = seen.run.state();
     let times = match state.failures_since_success {
         1 => "once".to_owned(),
@@ -95,7 +95,7 @@ fn failing(seen: &Seen<'_>) -> Reason {
     Reason { since: time(reported.time), hint, details, ..reason("TASK_FAILING", text) }
 }
 
-fn started(seen: &Seen<'_>, task: &WorkflowTask) -> Reason {
+fn started(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     let until = task.started_time + task.start_to_close;
     let base = |kind, text| Reason { since: time(task.started_time), until: time(until), ..reason(kind, text) };
     let held = words::since(task.started_time, seen.now);
@@ -128,7 +128,7 @@ fn started(seen: &Seen<'_>, task: &WorkflowTask) -> Reason {
 }
 
 /// What is wrong with the worker that holds a task, and what happens next.
-pub(super) fn holder(seen: &Seen<'_>, worker: &str) -> Option<(String, String)> {
+pub(super) fn holder(seen: &RunSnapshot<'_>, worker: &str) -> Option<(String, String)> {
     let lease = seen.workers.get(worker)?;
     let lost = |lease: &LeaseView| match lease.remaining {
         Some(left) => format!("It counts as lost in {}; then its work is given to others.", words::span(left)),
@@ -142,7 +142,7 @@ pub(super) fn holder(seen: &Seen<'_>, worker: &str) -> Option<(String, String)> 
     matters.then(|| (format!("it is silent for {silent}"), lost(lease)))
 }
 
-fn scheduled(seen: &Seen<'_>, task: &WorkflowTask) -> Reason {
+fn scheduled(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     let since = task.scheduled_time;
     if seen.run.state().script.is_some() {
         let text = format!("The next turn of the script waits for the server {}.", words::since(since, seen.now));

@@ -48,11 +48,11 @@ fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
     Run::decode(stored.freeze()).expect("a run")
 }
 
-fn seen(run: &Run) -> Seen<'_> {
-    Seen {
+fn seen(run: &Run) -> RunSnapshot<'_> {
+    RunSnapshot {
         run,
         now: NOW,
-        workflow_queue: QueueSeen::default(),
+        workflow_queue: QueueSnapshot::default(),
         activity_queues: BTreeMap::new(),
         workers: BTreeMap::new(),
         script: None,
@@ -60,13 +60,13 @@ fn seen(run: &Run) -> Seen<'_> {
     }
 }
 
-fn only(seen: &Seen<'_>) -> Reason {
+fn only(seen: &RunSnapshot<'_>) -> Reason {
     let mut all = reasons(seen);
     assert_eq!(all.len(), 1, "{all:#?}");
     all.remove(0)
 }
 
-fn kinds(seen: &Seen<'_>) -> Vec<String> {
+fn kinds(seen: &RunSnapshot<'_>) -> Vec<String> {
     reasons(seen).into_iter().map(|reason| reason.kind).collect()
 }
 
@@ -146,7 +146,7 @@ fn closed(
         change(info, state);
     });
     let event = HistoryEvent { event_id: 4, attributes, ..Default::default() };
-    reasons(&Seen { close_event: Some(event), ..seen(&run) })
+    reasons(&RunSnapshot { close_event: Some(event), ..seen(&run) })
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn nobody_polls_the_queue() {
 fn workers_are_there_but_busy_limited_or_about_to_take_it() {
     let run = run(|_, state| state.task = Some(waiting_task()));
     let mut there = seen(&run);
-    there.workflow_queue = QueueSeen {
+    there.workflow_queue = QueueSnapshot {
         service: QueueService { polls_waiting: 0, last_poll: Some(NOW), backlog: 3 },
         live_workers: 2,
         is_limited: false,
@@ -376,7 +376,7 @@ fn an_activity_waits_for_a_worker() {
     );
     let mut served = seen(&run);
     let service = QueueService { polls_waiting: 1, last_poll: Some(NOW), backlog: 0 };
-    served.activity_queues.insert("payments".to_owned(), QueueSeen { service, live_workers: 1, is_limited: false });
+    served.activity_queues.insert("payments".to_owned(), QueueSnapshot { service, live_workers: 1, is_limited: false });
     assert_eq!(only(&served).kind, "QUEUED");
 }
 
@@ -551,8 +551,8 @@ fn a_script_waits_at_a_line() {
     let state = r#"{"code":[{"id":"main","waiting_for":["s-1"],"frames":[{"function":"order","line":2,"column":3}]}],
         "pending":[{"item_id":"s-1","kind":"signal","name":"approve","since":"2001-09-09T01:46:00Z","due":null}],
         "signals":{"aprove":1}}"#;
-    let script = ScriptSeen::new(state, "order.flow".to_owned(), b"workflow order() {\n  await Signal.next()\n}");
-    let reason = only(&Seen { script, ..seen(&run) });
+    let script = ScriptSnapshot::new(state, "order.flow".to_owned(), b"workflow order() {\n  await Signal.next()\n}");
+    let reason = only(&RunSnapshot { script, ..seen(&run) });
     assert_eq!(reason.kind, "WAITS_FOR_SIGNAL");
     assert_eq!(
         reason.text,
@@ -570,7 +570,7 @@ fn a_script_that_waits_for_a_call_names_the_function() {
         {"id":"call-1","waiting_for":["timer-1"],"frames":[{"function":"approve","line":2}]}],
         "pending":[{"item_id":"call-1","kind":"call","name":null,"since":null,"due":null},
         {"item_id":"timer-1","kind":"timer","name":null,"since":null,"due":"2001-09-09T01:47:00Z"}]}"#;
-    let found = reasons(&Seen { script: ScriptSeen::new(state, "a.flow".to_owned(), b""), ..seen(&run) });
+    let found = reasons(&RunSnapshot { script: ScriptSnapshot::new(state, "a.flow".to_owned(), b""), ..seen(&run) });
     let texts: Vec<_> = found.iter().map(|reason| reason.text.as_str()).collect();
     assert_eq!(
         texts,

@@ -17,7 +17,7 @@ pub(super) const TESTS: &[Test] = &[
     ("commits of a group see those before", group_is_in_order),
     ("two runs in one commit", two_runs_in_one_commit),
     ("the current pointer moves only from where it is expected", current_pointer),
-    ("a reset sets the current pointer whatever it is", current_reset),
+    ("a reset sets the current pointer from any value", current_reset),
     ("a run is found by its workflow id without a pointer", found_without_a_pointer),
     ("history is never overwritten", history_is_never_overwritten),
     ("deleting a run removes all of it", delete_removes_all),

@@ -1,7 +1,7 @@
 //! Every kind of failure at every position of a workload.
 //!
 //! The workload does what a node does: groups of commits built on the state before, repeated after a failure from what
-//! a reload shows. Whatever fails and wherever, a reload must show each commit of the failed group entirely or not at
+//! a reload shows. After each failure at each place, a reload must show each commit of the failed group entirely or not at
 //! all, and the workload must end where it ends without failures.
 
 use super::{Make, Snapshot, batch, current, outbox_row, run};

@@ -28,12 +28,12 @@ pub struct Snapshot {
     /// All namespaces.
     pub namespaces: Vec<NamespaceRecord>,
     /// What can be searched in namespaces 1 and 2.
-    pub searched: Vec<Searched>,
+    pub searched: Vec<SearchSnapshot>,
 }
 
 /// What the searches of a namespace show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Searched {
+pub struct SearchSnapshot {
     /// All runs with their states.
     pub listed: Vec<(RunKey, Bytes)>,
     /// How many runs there are of each status.
@@ -48,7 +48,7 @@ pub struct Searched {
     pub by_workflow: Vec<Vec<RunKey>>,
 }
 
-impl Searched {
+impl SearchSnapshot {
     fn of(store: &dyn Store, namespace: NamespaceKey) -> Self {
         let filter = Filter::All(Vec::new());
         let counts = store.count(namespace, &filter, Some(Attribute::ExecutionStatus)).wait().unwrap();
@@ -102,7 +102,7 @@ impl Snapshot {
             open_runs: store.open_runs(None, usize::MAX).wait().unwrap(),
             outbox: store.outbox(None, usize::MAX).wait().unwrap(),
             namespaces: store.namespaces().wait().unwrap(),
-            searched: [1, 2].map(|namespace| Searched::of(store, NamespaceKey(namespace))).into(),
+            searched: [1, 2].map(|namespace| SearchSnapshot::of(store, NamespaceKey(namespace))).into(),
         }
     }
 }

@@ -43,14 +43,14 @@ const SYSTEM: [Attribute; 20] = [
 ];
 
 /// How a page is asked for.
-type Ask = fn(&dyn Store, &ListQuery) -> ListPage;
+type PageReader = fn(&dyn Store, &ListQuery) -> ListPage;
 
 /// `steps` changes of the sequence that `seed` gives, with a list or a count after each few.
 pub(super) fn run(make: Make<'_>, seed: u64, steps: u64) {
     run_asking(make, seed, steps, |store, query| store.list(query).wait().unwrap());
 }
 
-fn run_asking(make: Make<'_>, seed: u64, steps: u64, ask: Ask) {
+fn run_asking(make: Make<'_>, seed: u64, steps: u64, ask: PageReader) {
     let mut test = make();
     let mut world =
         World { model: MemoryStore::new(), random: Random::new(seed), clock: 1_000, keys: 0, by_status: false, ask };
@@ -84,7 +84,7 @@ struct World {
     keys: u64,
     /// A list by status is under way.
     by_status: bool,
-    ask: Ask,
+    ask: PageReader,
 }
 
 impl World {
@@ -364,7 +364,7 @@ mod tests {
     /// Stores that answer almost rightly are found out.
     #[test]
     fn mistakes_are_noticed() {
-        let mistakes: [(&str, Ask); 4] = [
+        let mistakes: [(&str, PageReader); 4] = [
             ("a run that closes changes its place", |store, query| {
                 store.list(&ListQuery { as_of: i64::MAX - 1, ..query.clone() }).wait().unwrap()
             }),

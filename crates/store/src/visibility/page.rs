@@ -9,7 +9,7 @@ use super::{Attribute, Count, Cursor, Filter, ListQuery, Order, Phase, Value, Vi
 use crate::{NamespaceKey, ReadError, ReadLimit};
 
 /// Rows between two looks at the limit of a read.
-const CHECKED_EVERY: usize = 64;
+const CANCEL_CHECK_INTERVAL: usize = 64;
 
 /// The status of a run that is open.
 const RUNNING: i64 = 1;
@@ -96,7 +96,7 @@ fn wanted<'a>(
     limit.check()?;
     let mut wanted = Vec::new();
     for (place, row) in rows.enumerate() {
-        if place.is_multiple_of(CHECKED_EVERY) {
+        if place.is_multiple_of(CANCEL_CHECK_INTERVAL) {
             limit.check()?;
         }
         if row.namespace == namespace && filter.evaluate(row) == Some(true) {

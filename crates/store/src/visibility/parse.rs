@@ -86,13 +86,13 @@ pub(super) enum Test {
 /// A value as written and the byte it begins at.
 #[derive(Debug)]
 pub(super) struct Literal {
-    pub(super) value: Written,
+    pub(super) value: WrittenValue,
     pub(super) at: usize,
 }
 
 /// A value as written.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(super) enum WrittenValue {
     Text { plain: String, pattern: String },
     Int(i64),
     Double(f64),
@@ -278,9 +278,9 @@ impl<'a> Parser<'a> {
         let value = match &self.token {
             Token::Number(digits) => number(digits, negative, at)?,
             _ if signed => return self.bad("expected a number after the sign"),
-            Token::Text { plain, pattern } => Written::Text { plain: plain.clone(), pattern: pattern.clone() },
-            Token::Word(word) if word.eq_ignore_ascii_case("TRUE") => Written::Bool(true),
-            Token::Word(word) if word.eq_ignore_ascii_case("FALSE") => Written::Bool(false),
+            Token::Text { plain, pattern } => WrittenValue::Text { plain: plain.clone(), pattern: pattern.clone() },
+            Token::Word(word) if word.eq_ignore_ascii_case("TRUE") => WrittenValue::Bool(true),
+            Token::Word(word) if word.eq_ignore_ascii_case("FALSE") => WrittenValue::Bool(false),
             Token::Word(word) if word.eq_ignore_ascii_case("NULL") => {
                 return self.bad("nothing equals NULL; use IS NULL or IS NOT NULL");
             }
@@ -340,13 +340,13 @@ fn negate(negated: bool, tree: Tree) -> Tree {
     if negated { Tree::Not(Box::new(tree)) } else { tree }
 }
 
-fn number(digits: &str, negative: bool, at: usize) -> Result<Written, BadFilter> {
+fn number(digits: &str, negative: bool, at: usize) -> Result<WrittenValue, BadFilter> {
     let signed = if negative { format!("-{digits}") } else { digits.to_owned() };
     if let Ok(int) = signed.parse() {
-        return Ok(Written::Int(int));
+        return Ok(WrittenValue::Int(int));
     }
     match signed.parse::<f64>() {
-        Ok(double) if double.is_finite() => Ok(Written::Double(double)),
+        Ok(double) if double.is_finite() => Ok(WrittenValue::Double(double)),
         _ => Err(BadFilter::new(at, format!("{signed} is no number that can be compared with"))),
     }
 }

@@ -3,7 +3,7 @@
 //! Names mean what they mean in Temporal: its own come first, then those of the namespace, then Segno's; `Temporal` in
 //! front may be left out or added. Values must be of the attribute's kind, also as in Temporal.
 
-use super::parse::{self, BadFilter, Literal, Name, Test, Tree, Written};
+use super::parse::{self, BadFilter, Literal, Name, Test, Tree, WrittenValue};
 use super::{Attribute, Comparison, Filter, Kind, Order, Value, literal, words};
 
 /// The attributes of a namespace besides those that every run has.
@@ -113,11 +113,11 @@ fn condition(attribute: Attribute, name: &Name, test: Test) -> Result<Filter, Ba
             return refuse("and only texts can be searched; use a comparison");
         }
         Test::StartsWith(literal) => match literal.value {
-            Written::Text { plain, .. } => Filter::StartsWith(attribute, plain),
+            WrittenValue::Text { plain, .. } => Filter::StartsWith(attribute, plain),
             _ => return Err(BadFilter::new(literal.at, "expected a text in quotes after STARTS_WITH")),
         },
         Test::Like(literal) => match literal.value {
-            Written::Text { pattern, .. } => Filter::Like(attribute, pattern),
+            WrittenValue::Text { pattern, .. } => Filter::Like(attribute, pattern),
             _ => return Err(BadFilter::new(literal.at, "expected a text in quotes after LIKE")),
         },
     })
@@ -128,31 +128,35 @@ fn value(attribute: Attribute, name: &Name, literal: Literal) -> Result<Value, B
     let bad = |message: String| Err(BadFilter::new(literal.at, message));
     let (kind, name) = (attribute.kind(), &name.text);
     match (attribute, kind, literal.value) {
-        (Attribute::ExecutionStatus, _, Written::Int(number)) if literal::is_status(number) => Ok(Value::Int(number)),
-        (Attribute::ExecutionStatus, _, Written::Text { plain, .. }) => match literal::status(&plain) {
+        (Attribute::ExecutionStatus, _, WrittenValue::Int(number)) if literal::is_status(number) => {
+            Ok(Value::Int(number))
+        }
+        (Attribute::ExecutionStatus, _, WrittenValue::Text { plain, .. }) => match literal::status(&plain) {
             Some(number) => Ok(Value::Int(number)),
             None => bad(format!("{plain:?} is no status; it can be {}", literal::status_names())),
         },
         (Attribute::ExecutionStatus, ..) => bad(format!("expected a status: {}", literal::status_names())),
-        (Attribute::ExecutionDuration, _, Written::Int(nanos)) => Ok(Value::Int(nanos)),
-        (Attribute::ExecutionDuration, _, Written::Text { plain, .. }) => match literal::duration(&plain) {
+        (Attribute::ExecutionDuration, _, WrittenValue::Int(nanos)) => Ok(Value::Int(nanos)),
+        (Attribute::ExecutionDuration, _, WrittenValue::Text { plain, .. }) => match literal::duration(&plain) {
             Some(nanos) => Ok(Value::Int(nanos)),
             None => bad(format!("{plain:?} is no duration; write '1h30m', '01:30:00' or a number of nanoseconds")),
         },
         (Attribute::ExecutionDuration, ..) => bad("expected a duration such as '1h30m'".to_owned()),
-        (_, Kind::Datetime, Written::Int(nanos)) => Ok(Value::Int(nanos)),
-        (_, Kind::Datetime, Written::Text { plain, .. }) => match literal::moment(&plain) {
+        (_, Kind::Datetime, WrittenValue::Int(nanos)) => Ok(Value::Int(nanos)),
+        (_, Kind::Datetime, WrittenValue::Text { plain, .. }) => match literal::moment(&plain) {
             Some(nanos) => Ok(Value::Int(nanos)),
             None => bad(format!("{plain:?} is no time; write it as '2024-12-31T23:59:59Z' (RFC 3339)")),
         },
         (_, Kind::Datetime, _) => bad("expected a time such as '2024-12-31T23:59:59Z'".to_owned()),
-        (_, Kind::Text, Written::Text { plain, .. }) if words::words(&plain).is_empty() && plain.trim().is_empty() => {
+        (_, Kind::Text, WrittenValue::Text { plain, .. })
+            if words::words(&plain).is_empty() && plain.trim().is_empty() =>
+        {
             bad(format!("expected a word to look for in {name}"))
         }
-        (_, Kind::Keyword | Kind::KeywordList | Kind::Text, Written::Text { plain, .. }) => Ok(Value::Text(plain)),
-        (_, Kind::Int | Kind::Double, Written::Int(number)) => Ok(int(kind, number)),
-        (_, Kind::Int | Kind::Double, Written::Double(number)) => Ok(double(kind, number)),
-        (_, Kind::Bool, Written::Bool(truth)) => Ok(Value::Bool(truth)),
+        (_, Kind::Keyword | Kind::KeywordList | Kind::Text, WrittenValue::Text { plain, .. }) => Ok(Value::Text(plain)),
+        (_, Kind::Int | Kind::Double, WrittenValue::Int(number)) => Ok(int(kind, number)),
+        (_, Kind::Int | Kind::Double, WrittenValue::Double(number)) => Ok(double(kind, number)),
+        (_, Kind::Bool, WrittenValue::Bool(truth)) => Ok(Value::Bool(truth)),
         (_, Kind::Keyword | Kind::KeywordList | Kind::Text, _) => {
             bad(format!("{name} is {}; put the value in quotes", with_article(kind)))
         }

@@ -1,13 +1,13 @@
 //! Whether a filter is SQL at all.
 //!
-//! Temporal takes some filters apart twice: first as SQL, whatever the names mean, and later as a filter. What is refused
+//! Temporal takes some filters apart twice: first as SQL, without a look at what the names mean, and later as a filter. What is refused
 //! in the first step is refused in its SQL parser's words. A text that is SQL and no filter passes here.
 
 use super::parse::{self, BadFilter};
 use super::token::{Lexer, Token};
 
 /// The parser sees the filter behind this many characters.
-const BEFORE: usize = "select * from dummy where ".len();
+const FILTER_OFFSET: usize = "select * from dummy where ".len();
 
 /// Where a text stops being SQL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +23,7 @@ pub struct BadSyntax {
 pub fn check_syntax(text: &str) -> Result<(), BadSyntax> {
     let Err(BadFilter { position, .. }) = parse::parse(text) else { return Ok(()) };
     let bad = |end: usize, near: Option<&str>| {
-        Err(BadSyntax { position: BEFORE + end.min(text.len()) + 1, near: near.map(str::to_owned) })
+        Err(BadSyntax { position: FILTER_OFFSET + end.min(text.len()) + 1, near: near.map(str::to_owned) })
     };
     let wrong_at = position - 1;
     let mut lexer = Lexer::new(text);

@@ -12,7 +12,7 @@ function remember() {
   for (const part of document.querySelectorAll("[data-live][id]")) original.set(part.id, part.innerHTML);
 }
 
-// Keeps what somebody is doing: focus, ticks, open details.
+// Keeps what the reader is doing: focus, ticks, open details.
 function replace(old, fresh) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const address = focused?.getAttribute("href") ?? focused?.value;
@@ -51,7 +51,7 @@ export async function refresh(address = location.href) {
       for (const part of fresh.querySelectorAll("[data-live][id]")) {
         const old = document.getElementById(part.id);
         if (!old || original.get(part.id) === part.innerHTML) continue;
-        // A form that somebody fills in stays as it is.
+        // A form that the reader fills in stays as it is.
         const typing = document.activeElement?.closest("input:not([type=checkbox]), textarea, details.action[open]");
         if (typing && old.contains(typing)) continue;
         original.set(part.id, part.innerHTML);
@@ -71,7 +71,7 @@ function connection(text) {
   if (place && place.textContent !== text) place.textContent = text;
 }
 
-// Opens the stream of this page. Nothing is asked for while nobody looks.
+// Opens the stream of this page. Nothing is requested while the page is hidden.
 export function stream(handlers) {
   const source = document.body.dataset.liveSource;
   if (!source) return;

@@ -24,7 +24,7 @@ pub struct Case {
 /// Limits of a whole benchmark.
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Times everything is repeated, servers taking turns.
+    /// Repetitions of each measurement, with alternating servers.
     pub repeats: usize,
     /// A slow server gets through less: no new operation after this.
     pub load_max: Duration,

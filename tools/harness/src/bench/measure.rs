@@ -189,17 +189,17 @@ fn ms(span: Duration) -> f64 {
 
 /// How long the disk takes to make one page durable: the floor under every durable commit.
 fn sync_ms(directory: &Path) -> Result<f64> {
-    const TIMES: u32 = 50;
+    const SYNC_REPEATS: u32 = 50;
     let path = directory.join("sync-probe");
     let mut file = File::create(&path)?;
     let begun = Instant::now();
-    for _ in 0..TIMES {
+    for _ in 0..SYNC_REPEATS {
         file.write_all(&[0; 4096])?;
         file.sync_data()?;
     }
     let elapsed = begun.elapsed();
     std::fs::remove_file(path)?;
-    Ok(ms(elapsed) / f64::from(TIMES))
+    Ok(ms(elapsed) / f64::from(SYNC_REPEATS))
 }
 
 fn disk_mib(directory: &Path) -> Result<f64> {

@@ -4,7 +4,7 @@
 //! at each commit), and not to limit rates. Left alone it uses a rollback journal, which made it about three times
 //! slower here; that would measure a setting, not a server. `--temporal-stock` leaves it alone.
 //!
-//! Each workload gets a fresh server; servers take turns, several times over, because the machine is noisy; the table
+//! Each workload gets a fresh server; servers alternate, several times over, because the machine is noisy; the table
 //! shows medians. The data is in SQLite on the disk under `target/`. Needs `target/release/segno` (or `--binary`) and a
 //! `temporal` (`--temporal`, `TEMPORAL_BIN`, `target/venv/bin`, the path). The driver shares the cores with the server:
 //! rates are of both together, CPU is of the server alone. `docs/reference/performance.md` says how to read the figures.
@@ -161,7 +161,7 @@ fn plan(kind: Kind, binary: PathBuf, port: u16, arguments: &[&str]) -> Plan {
     }
 }
 
-/// Everything that was asked for, servers taking turns.
+/// Everything that was asked for, with alternating servers.
 fn run(
     options: &Options,
     contenders: &mut [Contender],

@@ -20,7 +20,7 @@ use crate::{gauge::Gauge, process};
 /// Heading of its column.
 const NAME: &str = "restate";
 /// How long server and service may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest that one run takes new work.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
@@ -82,7 +82,7 @@ fn wait_for(mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
     loop {
         match attempt() {
             Ok(()) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(error) if begun.elapsed() > START_TIMEOUT => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
         }
     }

@@ -27,17 +27,17 @@ use super::{
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 
 /// Workflows of a job by list, and its steps in a second.
-const LISTED: usize = 24;
+const LISTED_WORKFLOWS: usize = 24;
 const PER_SECOND: f32 = 60.0;
 /// Workflows of a job by filter: more than a page, which is 256.
 const FILTERED: usize = 300;
 /// Jobs by list for each one by filter.
 const LISTS_PER_FILTER: u64 = 4;
 /// Starts under way at once.
-const AT_ONCE: usize = 16;
+const CONCURRENT_STARTS_MAX: usize = 16;
 /// A signal that is not in history after so long on a server that stays up is not there.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const SIGNAL_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// One set of workflows after the other until the campaign stops.
 pub async fn run(shared: Rc<Shared>, mut client: Client) {
@@ -55,9 +55,9 @@ type Target = (String, String);
 
 async fn signalled(shared: &Rc<Shared>, client: &mut Client, name: &str, by_filter: bool) -> Result<(), Breach> {
     let ids: Vec<String> =
-        (0..if by_filter { FILTERED } else { LISTED }).map(|number| format!("{name}-{number}")).collect();
+        (0..if by_filter { FILTERED } else { LISTED_WORKFLOWS }).map(|number| format!("{name}-{number}")).collect();
     let mut targets: Vec<Target> = Vec::new();
-    for some in ids.chunks(AT_ONCE) {
+    for some in ids.chunks(CONCURRENT_STARTS_MAX) {
         let mut starts = tokio::task::JoinSet::new();
         for id in some {
             let (shared, mut client, id) = (shared.clone(), client.clone(), id.clone());
@@ -141,7 +141,7 @@ async fn ended(shared: &Shared, client: &mut Client, job: &str, round: u32, targ
         let figures = (said.total_operation_count, said.complete_operation_count, said.failure_operation_count);
         match said.state() {
             State::Completed if figures == (targets, targets, 0) => return Ok(()),
-            State::Running if figures.1 <= targets && figures.2 == 0 => tokio::time::sleep(LOOK_PAUSE).await,
+            State::Running if figures.1 <= targets && figures.2 == 0 => tokio::time::sleep(POLL_INTERVAL).await,
             state => {
                 return Err(Breach::Wrong(format!(
                     "{job} is {}, with {figures:?} for {targets} workflows",
@@ -175,11 +175,11 @@ async fn arrived(
         if shared.ledger.crashed_since(since.0) {
             since = (shared.ledger.round(), Instant::now());
         }
-        if since.1.elapsed() > PATIENCE {
+        if since.1.elapsed() > SIGNAL_TIMEOUT {
             let text = format!("{job} has completed, but {id} has no {signal}");
             let was_crash = shared.ledger.crashed_since(round);
             return Err(if was_crash { Breach::Lost(text) } else { Breach::Wrong(text) });
         }
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

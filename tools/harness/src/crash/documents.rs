@@ -27,7 +27,7 @@ const SCRIPT: &str = "versioned";
 
 /// What the server acknowledged, and in which rounds.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedDocuments {
     /// Keys that exist, with the rounds of their creation.
     keys: BTreeMap<String, u32>,
     /// The round of the last revocation.
@@ -56,7 +56,7 @@ pub async fn run(shared: Rc<Shared>, workflows: Client, port: u16) {
 }
 
 async fn change(shared: &Shared, mut clients: Clients) -> Result<(), Breach> {
-    let mut known = Acknowledged::default();
+    let mut known = AcknowledgedDocuments::default();
     for number in 1.. {
         if shared.stopping.get() {
             break;
@@ -98,7 +98,12 @@ impl Clients {
     }
 
     /// A start executes the version that was deployed last.
-    async fn check_version(&mut self, shared: &Shared, known: &Acknowledged, number: u64) -> Result<(), Breach> {
+    async fn check_version(
+        &mut self,
+        shared: &Shared,
+        known: &AcknowledgedDocuments,
+        number: u64,
+    ) -> Result<(), Breach> {
         if known.version == 0 {
             return Ok(());
         }
@@ -143,7 +148,7 @@ impl Clients {
         }
     }
 
-    async fn check_keys(&mut self, shared: &Shared, known: &Acknowledged) -> Result<(), Breach> {
+    async fn check_keys(&mut self, shared: &Shared, known: &AcknowledgedDocuments) -> Result<(), Breach> {
         let listed = insist(async || self.access.list_keys(request(ListKeysRequest {}, CALL_TIMEOUT)).await).await;
         let listed = listed.map_err(|status| refused("list of", "keys", &status))?.into_inner().keys;
         let listed: BTreeSet<String> = listed.into_iter().map(|key| key.name).collect();

@@ -41,7 +41,7 @@ use scripts::Scripts;
 const ROUNDS_PER_CAMPAIGN: u32 = 50;
 /// How long the last workflows may take once nothing is killed.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
-/// Longest life of a server that is killed before anyone knows whether it is ready.
+/// Longest life of a server that is killed before the harness knows whether it is ready.
 const EARLY_KILL_MS_MAX: u64 = 80;
 
 struct Options {

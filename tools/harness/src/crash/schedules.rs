@@ -33,8 +33,8 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 /// Actions of a schedule that acts by itself. Descriptions have the last ten.
 const ACTIONS: i64 = 3;
 /// A server that stayed up for so long after the last due time has had its chance.
-const PATIENCE: Duration = Duration::from_secs(8);
-const LOOK_PAUSE: Duration = Duration::from_millis(50);
+const DUE_TIMEOUT: Duration = Duration::from_secs(8);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const SECOND: i64 = 1_000_000_000;
 
 /// One schedule after the other until the campaign stops.
@@ -56,7 +56,7 @@ pub async fn run(shared: Rc<Shared>, mut client: Client, name: &'static str) {
 /// A schedule that starts a workflow each second.
 async fn acting(shared: &Shared, client: &mut Client, id: &str) -> Result<(), Breach> {
     let state = ScheduleState { limited_actions: true, remaining_actions: ACTIONS, ..Default::default() };
-    let asked = Asked::new(shared, id, "creation");
+    let asked = ScheduleRequest::new(shared, id, "creation");
     create(client, &asked, schedule(id, 1, state)).await?;
     let said = actions_taken(client, &asked, ACTIONS).await?;
     let info = said.info.clone().unwrap_or_default();
@@ -79,11 +79,11 @@ async fn acting(shared: &Shared, client: &mut Client, id: &str) -> Result<(), Br
 /// A schedule that does only what it is told to.
 async fn changed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), Breach> {
     let state = |notes: &str| ScheduleState { paused: true, notes: notes.to_owned(), ..Default::default() };
-    let asked = Asked::new(shared, id, "creation");
+    let asked = ScheduleRequest::new(shared, id, "creation");
     create(client, &asked, schedule(id, 3_600, state("created"))).await?;
     asked.check(client, |said| notes_of(said) == "created").await?;
 
-    let asked = Asked::new(shared, id, "update");
+    let asked = ScheduleRequest::new(shared, id, "update");
     let call = UpdateScheduleRequest {
         namespace: NAMESPACE.to_owned(),
         schedule_id: id.to_owned(),
@@ -95,7 +95,7 @@ async fn changed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
     reply.map_err(|status| asked.refused(&status))?;
     asked.check(client, |said| notes_of(said) == "updated").await?;
 
-    let asked = Asked::new(shared, id, "trigger");
+    let asked = ScheduleRequest::new(shared, id, "trigger");
     for number in 1..=2 {
         // Each has a time of its own, since workflow ids are made of it.
         let time = prost_types::Timestamp { seconds: 1_700_000_000 + number, nanos: 0 };
@@ -146,7 +146,7 @@ fn notes_of(said: &DescribeScheduleResponse) -> &str {
 }
 
 /// Something acknowledged about a schedule, or about to be.
-struct Asked<'a> {
+struct ScheduleRequest<'a> {
     shared: &'a Shared,
     id: &'a str,
     what: &'static str,
@@ -154,7 +154,7 @@ struct Asked<'a> {
     round: u32,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ScheduleRequest<'a> {
     fn new(shared: &'a Shared, id: &'a str, what: &'static str) -> Self {
         Self { shared, id, what, round: shared.ledger.round() }
     }
@@ -192,7 +192,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-async fn create(client: &mut Client, asked: &Asked<'_>, schedule: Schedule) -> Result<(), Breach> {
+async fn create(client: &mut Client, asked: &ScheduleRequest<'_>, schedule: Schedule) -> Result<(), Breach> {
     let call = CreateScheduleRequest {
         namespace: NAMESPACE.to_owned(),
         schedule_id: asked.id.to_owned(),
@@ -209,7 +209,7 @@ async fn create(client: &mut Client, asked: &Asked<'_>, schedule: Schedule) -> R
 /// Waits until a schedule has acted so many times.
 async fn actions_taken(
     client: &mut Client,
-    asked: &Asked<'_>,
+    asked: &ScheduleRequest<'_>,
     actions: i64,
 ) -> Result<DescribeScheduleResponse, Breach> {
     let mut since = Instant::now();
@@ -224,10 +224,10 @@ async fn actions_taken(
             round = asked.shared.ledger.round();
             since = Instant::now();
         }
-        if since.elapsed() > PATIENCE {
+        if since.elapsed() > DUE_TIMEOUT {
             return Err(asked.missing(&format!("{taken} of {actions} workflows were started")));
         }
-        tokio::time::sleep(LOOK_PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -257,7 +257,7 @@ async fn workflows_ended(
 }
 
 /// Deletes a schedule; from then on it does not exist.
-async fn delete(client: &mut Client, asked: &Asked<'_>) -> Result<(), Breach> {
+async fn delete(client: &mut Client, asked: &ScheduleRequest<'_>) -> Result<(), Breach> {
     let round = asked.shared.ledger.round();
     let call = DeleteScheduleRequest {
         namespace: NAMESPACE.to_owned(),

@@ -1,6 +1,6 @@
 //! Updates: the callers, the worker's answers, and what must be found again after a crash.
 //!
-//! A workflow of kind `Updates` is asked everything in [`ASKED`]. Each answer of the worker carries a name used once, so
+//! A workflow of kind `Updates` is asked everything in [`UPDATE_CASES`]. Each answer of the worker carries a name used once, so
 //! that an answer given a second time, after the first was lost, is seen to be another one. A rejection is kept in memory
 //! only: after a crash it may be unknown, and the caller asks again.
 
@@ -49,7 +49,7 @@ impl Handler {
 }
 
 /// Id, handler, and the stage that the caller waits for first.
-const ASKED: [(&str, Handler, Stage); 7] = [
+const UPDATE_CASES: [(&str, Handler, Stage); 7] = [
     ("quick-admitted", Handler::Quick, Stage::Admitted),
     ("quick-completed", Handler::Quick, Stage::Completed),
     ("refuse-accepted", Handler::Refuse, Stage::Accepted),
@@ -66,7 +66,7 @@ const TYPE_PREFIX: &str = "type.googleapis.com/temporal.api.update.v1.";
 
 /// The result of a workflow that was asked everything: the updates it completed.
 pub fn result() -> String {
-    let completed = ASKED.iter().filter(|(_, handler, _)| *handler != Handler::Refuse).map(|(id, ..)| *id);
+    let completed = UPDATE_CASES.iter().filter(|(_, handler, _)| *handler != Handler::Refuse).map(|(id, ..)| *id);
     completed.collect::<Vec<_>>().join(",")
 }
 
@@ -79,7 +79,7 @@ pub async fn ask_all(
     at_once: bool,
 ) -> Result<(), Breach> {
     let mut asked = JoinSet::new();
-    for (update_id, handler, wait) in ASKED {
+    for (update_id, handler, wait) in UPDATE_CASES {
         let wait = if wait == Stage::Admitted && !shared.admits_durably { Stage::Accepted } else { wait };
         let caller = UpdateCaller {
             shared: shared.clone(),
@@ -125,7 +125,7 @@ struct UpdateCaller {
 }
 
 /// How far an update came, as the server says it.
-type Told = (Stage, Option<Outcome>);
+type UpdateProgress = (Stage, Option<Outcome>);
 
 impl UpdateCaller {
     /// Asks until the update is answered, then once more: a repeated call hears the same.
@@ -161,7 +161,7 @@ impl UpdateCaller {
         }
     }
 
-    async fn update(&mut self, wait: Stage) -> Result<Told, Status> {
+    async fn update(&mut self, wait: Stage) -> Result<UpdateProgress, Status> {
         self.asked_in = self.shared.ledger.round();
         let meta = Meta { update_id: self.update_id.to_owned(), identity: "segno-harness".to_owned() };
         let input = Input { name: self.handler.name().to_owned(), args: wire::text(self.update_id), header: None };
@@ -176,7 +176,7 @@ impl UpdateCaller {
         Ok((reply.stage(), reply.outcome))
     }
 
-    async fn poll(&mut self) -> Result<Told, Status> {
+    async fn poll(&mut self) -> Result<UpdateProgress, Status> {
         self.asked_in = self.shared.ledger.round();
         poll(&mut self.client, &self.id, &self.run_id, self.update_id, Stage::Completed).await
     }
@@ -253,7 +253,13 @@ fn may_repeat(status: &Status) -> bool {
     is_transient(status) || status.code() == Code::FailedPrecondition
 }
 
-async fn poll(client: &mut Client, id: &str, run_id: &str, update_id: &str, wait: Stage) -> Result<Told, Status> {
+async fn poll(
+    client: &mut Client,
+    id: &str,
+    run_id: &str,
+    update_id: &str,
+    wait: Stage,
+) -> Result<UpdateProgress, Status> {
     let call = PollWorkflowExecutionUpdateRequest {
         namespace: NAMESPACE.to_owned(),
         update_ref: Some(UpdateRef {
@@ -286,7 +292,7 @@ pub fn answer(
     previous_started: i64,
     identity: &str,
 ) -> (Vec<Command>, Vec<Message>) {
-    let mut said = Said { commands: Vec::new(), messages: Vec::new(), identity };
+    let mut said = WorkerAnswer { commands: Vec::new(), messages: Vec::new(), identity };
     let completed: Vec<_> = events.iter().filter_map(completed_id).collect();
     for event in events {
         match &event.attributes {
@@ -321,13 +327,13 @@ pub fn outcome(events: &[HistoryEvent], signals: &str) -> Option<String> {
 }
 
 /// Messages and commands of one answer.
-struct Said<'a> {
+struct WorkerAnswer<'a> {
     commands: Vec<Command>,
     messages: Vec<Message>,
     identity: &'a str,
 }
 
-impl Said<'_> {
+impl WorkerAnswer<'_> {
     fn take(&mut self, asked: Request, sequence: i64) {
         let id = asked.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default();
         let name = asked.input.as_ref().map(|input| input.name.as_str()).unwrap_or_default();
@@ -439,7 +445,7 @@ pub fn check(
     broken: &mut Vec<String>,
 ) {
     let traces = traces(events);
-    let refuses = |id: &str| ASKED.iter().any(|(asked, handler, _)| *asked == id && *handler == Handler::Refuse);
+    let refuses = |id: &str| UPDATE_CASES.iter().any(|(asked, handler, _)| *asked == id && *handler == Handler::Refuse);
     for (id, trace) in &traces {
         if refuses(id) && !(trace.accepted.is_empty() && trace.completed.is_empty()) {
             broken.push(format!("update {id} was rejected, yet history accepts it"));
@@ -477,7 +483,7 @@ pub fn check(
 /// Asks the server how the acknowledged updates of a workflow stand.
 pub async fn ask_again(client: &mut Client, id: &str, run_id: &str, facts: &Facts) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    for (update_id, handler, _) in ASKED {
+    for (update_id, handler, _) in UPDATE_CASES {
         let Some(known) = facts.updates.get(update_id).filter(|_| handler != Handler::Refuse) else { continue };
         let round = known.round;
         let told = insist(async || poll(client, id, run_id, update_id, Stage::Admitted).await).await;

@@ -58,7 +58,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
         broken.push(format!("acknowledged under {} runs", facts.runs.len()));
     }
     check_shape(events, &mut broken);
-    let seen = Seen::new(events);
+    let seen = HistoryIndex::new(events);
     for (identity, answer) in &facts.workflow_tasks {
         let found = seen.workflow_tasks.get(identity).map_or(&[][..], Vec::as_slice);
         match found {
@@ -165,7 +165,7 @@ fn check_timer(events: &[HistoryEvent], started_id: i64, fired: &HistoryEvent, b
 }
 
 /// What of interest a history holds.
-struct Seen<'a> {
+struct HistoryIndex<'a> {
     /// Ids of events by the identity of the answer.
     workflow_tasks: BTreeMap<&'a String, Vec<i64>>,
     activities: BTreeMap<&'a String, Vec<i64>>,
@@ -174,7 +174,7 @@ struct Seen<'a> {
     orders: BTreeMap<i64, usize>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> HistoryIndex<'a> {
     fn new(events: &'a [HistoryEvent]) -> Self {
         let mut seen = Self {
             workflow_tasks: BTreeMap::new(),

@@ -134,7 +134,7 @@ fn decide(kind: Kind, id: &str, events: &[HistoryEvent]) -> Vec<Command> {
         (None, Kind::Timer) => vec![start_timer(input.parse().unwrap_or(100))],
         (None, Kind::Parent) => vec![start_child(&child_id(id))],
         (None, Kind::Sender) => vec![signal_other(&input)],
-        // The server has its turns.
+        // The server executes its turns.
         (None, Kind::Script) => vec![],
     }
 }

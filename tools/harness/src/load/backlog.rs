@@ -13,7 +13,7 @@ use anyhow::Result;
 use super::{flows::FAN_OUT_WIDTH, outcome::Outcome, session::Session, worker::Workers, workflows};
 
 /// How often the state of things is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Builds the backlog, then drains it.
 pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
@@ -25,7 +25,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
         for index in 0..workflows {
             // Started in step with answered workflow tasks, so that what is cut short by time is a backlog too.
             while index > session.answered_tasks() + session.load.concurrency {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             if begun.elapsed() > session.load.fill_time_max {
                 break;
@@ -37,7 +37,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
             }
         }
         while session.answered_tasks() < session.finished_count() && begun.elapsed() < session.load.fill_time_max {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let piled = session.measure("piled up", "workflow", pile).await?;
@@ -47,7 +47,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
         let begun = Instant::now();
         session.count_activities_from(begun);
         while session.finished_count() < activities && begun.elapsed() < session.load.time_max {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let drained = session.measure("drained", "activity", drain).await?;

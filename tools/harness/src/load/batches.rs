@@ -21,11 +21,11 @@ use segno_proto::{
 use super::{fill, outcome::Outcome, session::Session};
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Between two starts of those that are measured.
-const PAUSE: Duration = Duration::from_millis(2);
+const START_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a job may take.
-const PATIENCE: Duration = Duration::from_secs(600);
+const JOB_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Fills the server, and measures starts alone and beside a job.
 pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
@@ -65,7 +65,7 @@ async fn starts(session: &Rc<Session>, name: &str, job: Option<&str>) {
             Err(status) => session.failed("start", &status),
         }
         index += 1;
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(START_INTERVAL).await;
     }
 }
 
@@ -96,7 +96,7 @@ async fn ended(client: &mut Client, job: &str, begun: Instant) -> Result<Describ
         let said = described(client, job).await?;
         match said.state() {
             BatchOperationState::Completed => return Ok(said),
-            BatchOperationState::Running if begun.elapsed() < PATIENCE => tokio::time::sleep(LOOK).await,
+            BatchOperationState::Running if begun.elapsed() < JOB_TIMEOUT => tokio::time::sleep(POLL_INTERVAL).await,
             state => bail!("the job is {}", state.as_str_name()),
         }
     }

@@ -21,7 +21,7 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 /// Different values of the keyword: a fifth of all workflows has each.
 const CUSTOMERS: usize = 5;
 /// How long a server may take to notice that there are new search attributes.
-const NOTICE_MAX: Duration = Duration::from_secs(20);
+const ATTRIBUTE_DELAY_MAX: Duration = Duration::from_secs(20);
 
 /// The custom search attributes, one of each of five types.
 const ATTRIBUTES: [(&str, IndexedValueType); 5] = [
@@ -64,7 +64,7 @@ async fn add_attributes(session: &Rc<Session>) -> Result<()> {
         let probe = with_values(wire::start("filled", &format!("{}-probe", session.load.prefix), "probe", ""), 0);
         match client.start_workflow_execution(request(probe, CALL_TIMEOUT)).await {
             Ok(_) => return close(&mut client, &format!("{}-probe", session.load.prefix)).await.map_err(Into::into),
-            Err(_) if begun.elapsed() < NOTICE_MAX => tokio::time::sleep(Duration::from_millis(200)).await,
+            Err(_) if begun.elapsed() < ATTRIBUTE_DELAY_MAX => tokio::time::sleep(Duration::from_millis(200)).await,
             Err(status) => return Err(status.into()),
         }
     }

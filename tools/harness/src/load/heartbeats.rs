@@ -25,10 +25,10 @@ use super::{outcome::Outcome, session::Session};
 use crate::wire::{self, CALL_TIMEOUT, Client, LeaseClient, NAMESPACE, millis, request};
 
 /// How often SDKs report.
-const REPORT_EVERY: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a fleet rests: longer than it takes a server to look after idle connections.
-const REST: Duration = Duration::from_secs(20);
-/// The lease that is asked for: long enough for all to have their turn on a slow machine.
+const IDLE_TIME: Duration = Duration::from_secs(20);
+/// The lease that is asked for: long enough for all workers to be served on a slow machine.
 const LEASE_MS: u64 = 600_000;
 /// As many workers as the share of a core is told for.
 const FLEET: f64 = 10_000.0;
@@ -90,8 +90,8 @@ async fn measure(session: &Rc<Session>, fleet: &Rc<Fleet>, name: &str) -> Result
         registered.extras.push(("memory growth, KiB/worker".to_owned(), (after - before) * 1024.0 / workers as f64));
     }
     let resting = async {
-        tokio::time::sleep(REST).await;
-        (0..REST.as_secs()).for_each(|_| session.record(Duration::from_secs(1)));
+        tokio::time::sleep(IDLE_TIME).await;
+        (0..IDLE_TIME.as_secs()).for_each(|_| session.record(Duration::from_secs(1)));
     };
     let rested = session.measure(&format!("{name}, at rest"), "second", resting).await?;
     let reporting = session.call_all(|caller, started| {
@@ -114,8 +114,8 @@ async fn measure(session: &Rc<Session>, fleet: &Rc<Fleet>, name: &str) -> Result
         ensure!(commits == 0.0, "{}\n  {commits} commits, where there may be none", outcome.line());
     }
     if let Some((rest, report)) = rested.cost.zip(reported.cost) {
-        let resting = rest.cpu_ms / REST.as_millis() as f64 / workers as f64;
-        let reporting = reported.each(report.cpu_ms) / REPORT_EVERY.as_millis() as f64;
+        let resting = rest.cpu_ms / IDLE_TIME.as_millis() as f64 / workers as f64;
+        let reporting = reported.each(report.cpu_ms) / REPORT_INTERVAL.as_millis() as f64;
         let share = (resting + reporting) * FLEET * 100.0;
         reported.extras.push((format!("{FLEET} workers, a report a minute, % of a core"), share));
     }
@@ -202,7 +202,7 @@ impl Fleet {
             status: WorkerStatus::Running.into(),
             start_time: Some(self.begun.into()),
             heartbeat_time: Some(now),
-            elapsed_since_last_heartbeat: Some(millis(REPORT_EVERY.as_millis() as u64)),
+            elapsed_since_last_heartbeat: Some(millis(REPORT_INTERVAL.as_millis() as u64)),
             workflow_task_slots_info: slots("Fixed"),
             activity_task_slots_info: slots("Fixed"),
             nexus_task_slots_info: slots("Fixed"),

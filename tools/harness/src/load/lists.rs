@@ -24,7 +24,7 @@ const PAGE: i32 = 100;
 const SHOWN_MAX: Duration = Duration::from_secs(60);
 
 /// How long a question is asked at least: work beside it needs time to come to speed.
-const ASKED_MIN: Duration = Duration::from_secs(1);
+const QUESTION_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// What is asked: a list or a count, and its query.
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     workflows::warm(session).await;
     let done = Rc::new(Cell::new(0_usize));
     let beside = tokio::task::spawn_local(beside(session.clone(), done.clone()));
-    tokio::time::sleep(ASKED_MIN).await;
+    tokio::time::sleep(QUESTION_TIME_MIN).await;
     for (name, question) in &known {
         let (before, begun) = (done.get(), Instant::now());
         let mut outcome = measure(session, &format!("{name}, beside workflows"), *question).await?;
@@ -112,10 +112,10 @@ async fn measure(session: &Rc<Session>, name: &str, question: Question) -> Resul
 }
 
 /// Latencies of the answers, and what was said instead of answers.
-type Asked = (Vec<Duration>, Vec<Status>);
+type QuestionResults = (Vec<Duration>, Vec<Status>);
 
 /// Asks a question again and again, on a thread of its own.
-async fn ask_apart(session: &Session, question: Question, count: usize) -> Result<Asked> {
+async fn ask_apart(session: &Session, question: Question, count: usize) -> Result<QuestionResults> {
     let (port, time_max) = (session.load.port, session.load.time_max);
     let (send, receive) = oneshot::channel();
     std::thread::spawn(move || {
@@ -126,12 +126,12 @@ async fn ask_apart(session: &Session, question: Question, count: usize) -> Resul
     receive.await.context("the asking thread ended early")?
 }
 
-async fn ask_all(port: u16, question: Question, count: usize, time_max: Duration) -> Result<Asked> {
+async fn ask_all(port: u16, question: Question, count: usize, time_max: Duration) -> Result<QuestionResults> {
     let mut client = wire::client(port)?;
     let (mut latencies, mut errors) = (Vec::with_capacity(count), Vec::new());
     // The first answer pays for the connection, and is not measured when there are more.
     let unmeasured = usize::from(count > 1);
-    let least = if count > 1 { ASKED_MIN } else { Duration::ZERO };
+    let least = if count > 1 { QUESTION_TIME_MIN } else { Duration::ZERO };
     let started = Instant::now();
     let mut index = 0;
     while index < count + unmeasured || started.elapsed() < least {

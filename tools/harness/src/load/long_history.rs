@@ -17,7 +17,7 @@ const EVENTS_PER_STEP: usize = 6;
 /// Events of each run that are not measured at first.
 const FIRST_EVENTS: usize = 100;
 /// How often the state of things is looked at.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// One run of `count` events per unit of concurrency.
 pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
@@ -56,6 +56,6 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
 /// Waits until so many steps are done in all, or time is up.
 async fn reach(session: &Session, steps: usize, begun: Instant) {
     while session.finished_total() < steps && begun.elapsed() < session.load.time_max {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

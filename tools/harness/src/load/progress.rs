@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::session::Session;
 
 /// How often the line is written.
-const PAUSE: Duration = Duration::from_millis(500);
+const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The line; gone when this is dropped.
 pub struct Progress(Option<JoinHandle<()>>);
@@ -26,7 +26,7 @@ impl Progress {
         let begun = Instant::now();
         Self(Some(tokio::task::spawn_local(async move {
             loop {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(WRITE_INTERVAL).await;
                 let (label, done) = (&session.load.label, session.finished_count());
                 let seconds = begun.elapsed().as_secs();
                 eprint!("\r\x1b[2K{label} {} {done} done, {seconds} s", session.stage());

@@ -24,12 +24,12 @@ use super::{outcome::Outcome, session::Session};
 use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
 
 /// How long creating those that are due may take.
-const LEAD: Duration = Duration::from_secs(15);
+const CREATION_LEAD: Duration = Duration::from_secs(15);
 /// How long they may take to start.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the server is watched at rest.
-const REST: Duration = Duration::from_secs(10);
+const IDLE_TIME: Duration = Duration::from_secs(10);
 const PAGE: i32 = 1_000;
 
 /// Creates the schedules, watches the server at rest, and measures how those that are due act.
@@ -43,21 +43,21 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
         created.extras.push(("memory, bytes/schedule".to_owned(), bytes));
         created.extras.push(("memory, MiB".to_owned(), after));
     }
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(IDLE_TIME).await;
     let rest = session.measure("at rest", "second", async {
-        for _ in 0..REST.as_secs() {
+        for _ in 0..IDLE_TIME.as_secs() {
             tokio::time::sleep(Duration::from_secs(1)).await;
             session.record(Duration::ZERO);
         }
     });
     let rest = rest.await?;
 
-    let due = SystemTime::now() + LEAD;
+    let due = SystemTime::now() + CREATION_LEAD;
     let due_s = due.duration_since(UNIX_EPOCH)?.as_secs();
     create_all(session, "to be due", session.load.count, at(due_s)).await?;
     let left = Duration::from_secs(due_s).saturating_sub(SystemTime::now().duration_since(UNIX_EPOCH)?);
     if left.is_zero() {
-        bail!("creating {} schedules took longer than {LEAD:?}", session.load.count);
+        bail!("creating {} schedules took longer than {CREATION_LEAD:?}", session.load.count);
     }
     tokio::time::sleep(left).await;
     let started = session.measure("started", "workflow", wait_for_starts(session, due_s));
@@ -128,14 +128,14 @@ async fn wait_for_starts(session: &Rc<Session>, due_s: u64) {
     let mut client = session.client();
     let query = format!("TaskQueue = '{}'", session.queue());
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < START_TIMEOUT {
         let call = CountWorkflowExecutionsRequest { namespace: NAMESPACE.to_owned(), query: query.clone() };
         match client.count_workflow_executions(request(call, CALL_TIMEOUT)).await {
             Ok(reply) if reply.get_ref().count >= session.load.count as i64 => break,
             Ok(_) => {}
             Err(status) => session.failed("count", &status),
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     let mut next_page_token = Default::default();
     loop {

@@ -37,11 +37,11 @@ const LONG: &str = "workflow long(name) {
 /// Timers that one signal starts.
 const TIMERS: usize = 500;
 /// Signals that are measured, early and late.
-const MEASURED: usize = 2_000;
+const MEASURED_SIGNALS: usize = 2_000;
 /// How often the length of the history is looked at.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a server with suspended scripts is watched.
-const REST: Duration = Duration::from_secs(5);
+const IDLE_TIME: Duration = Duration::from_secs(5);
 
 /// Queries of as many scripts as there are callers.
 pub async fn queries(session: &Rc<Session>) -> Result<Outcome> {
@@ -84,7 +84,7 @@ pub async fn history(session: &Rc<Session>) -> Result<Vec<Outcome>> {
         // The timers have fired when a turn was added to their own events.
         let expected = events + 2 * TIMERS as i64;
         while events < expected {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             events = length(&mut client, &long).await?;
         }
     }
@@ -108,7 +108,7 @@ async fn length(client: &mut Client, workflow_id: &str) -> Result<i64> {
 }
 
 async fn signals(session: &Session, client: &mut Client, workflow_id: &str) {
-    for _ in 0..MEASURED {
+    for _ in 0..MEASURED_SIGNALS {
         let begun = Instant::now();
         signal(session, client, workflow_id, 0).await;
         session.finished(begun);
@@ -141,12 +141,12 @@ pub async fn open(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     }
     workers.stop().await;
     let rest = async {
-        tokio::time::sleep(REST).await;
-        session.record(REST);
+        tokio::time::sleep(IDLE_TIME).await;
+        session.record(IDLE_TIME);
     };
     let mut rest = session.measure("at rest", "watch", rest).await?;
     if let Some(cost) = rest.cost {
-        rest.extras.push(("CPU, ms per second".to_owned(), cost.cpu_ms / REST.as_secs_f64()));
+        rest.extras.push(("CPU, ms per second".to_owned(), cost.cpu_ms / IDLE_TIME.as_secs_f64()));
     }
     let workers = Workers::start(session);
     let mut many = workflows::measure(session, "many suspended", "one_task", "-many").await?;

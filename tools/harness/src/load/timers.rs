@@ -14,11 +14,11 @@ use anyhow::{Result, bail};
 use super::{outcome::Outcome, session::Session, worker::Workers, workflows};
 
 /// How often the state of things is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Measuring begins so long before the timers are due.
-const LEAD: Duration = Duration::from_millis(100);
+const MEASURE_LEAD: Duration = Duration::from_millis(100);
 /// How long the timers may take to be set and, once due, to fire.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMERS_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The moment all timers of a load are due, and how many are set.
 #[derive(Default)]
@@ -51,16 +51,16 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let workers = Workers::for_workflows(session);
     let begun = Instant::now();
     while session.alarm.set.get() < started {
-        if begun.elapsed() > PATIENCE {
-            bail!("{} of {started} timers are set after {PATIENCE:?}", session.alarm.set.get());
+        if begun.elapsed() > TIMERS_TIMEOUT {
+            bail!("{} of {started} timers are set after {TIMERS_TIMEOUT:?}", session.alarm.set.get());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    tokio::time::sleep_until((session.alarm.due() - LEAD).into()).await;
+    tokio::time::sleep_until((session.alarm.due() - MEASURE_LEAD).into()).await;
     let work = async {
         let begun = Instant::now();
-        while session.finished_count() < started && begun.elapsed() < PATIENCE {
-            tokio::time::sleep(LOOK).await;
+        while session.finished_count() < started && begun.elapsed() < TIMERS_TIMEOUT {
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let mut woken = session.measure("woken", "timer", work).await?;

@@ -13,7 +13,7 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 /// Workflows whose histories are weighed.
 const SAMPLE: usize = 20;
 /// Workflows that are run before anything is measured.
-const WARMING: usize = 4;
+const WARM_UP_RUNS: usize = 4;
 
 /// Runs workflows of one type, which all give back their input.
 pub async fn run(session: &Rc<Session>, kind: &'static str) -> Result<Outcome> {
@@ -28,7 +28,7 @@ pub async fn run(session: &Rc<Session>, kind: &'static str) -> Result<Outcome> {
 /// queue in use is like that.
 pub async fn warm(session: &Rc<Session>) {
     let mut warming = JoinSet::new();
-    for index in 0..WARMING {
+    for index in 0..WARM_UP_RUNS {
         let session = session.clone();
         warming.spawn_local(async move {
             let mut client = session.client();

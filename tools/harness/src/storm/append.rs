@@ -55,7 +55,7 @@ pub struct List {
 }
 
 /// A list, and what of it must be there in every case: so many of its signals, and its end.
-pub type Kept = (Rc<List>, usize, bool);
+pub type KeptList = (Rc<List>, usize, bool);
 
 /// All lists, and how long they stood still.
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Lists {
     }
 
     /// What was acknowledged so far of each list: signals, and whether it ended.
-    pub fn acknowledged(&self) -> Vec<Kept> {
+    pub fn acknowledged(&self) -> Vec<KeptList> {
         let kept = |list: &Rc<List>| (list.clone(), list.acknowledged.borrow().len(), list.ended.get());
         self.all.borrow().iter().map(kept).collect()
     }
@@ -238,7 +238,7 @@ pub async fn check_all(shared: &Shared, lists: &Lists, client: &mut Client) {
 
 /// After a failover that lost something: what was kept must be there, and of the rest no signal may be there if one before it is
 /// lost. How many acknowledged facts are lost.
-pub async fn check_after_loss(shared: &Shared, lists: &Lists, kept: &[Kept], client: &mut Client) -> usize {
+pub async fn check_after_loss(shared: &Shared, lists: &Lists, kept: &[KeptList], client: &mut Client) -> usize {
     let all = lists.all.borrow().clone();
     let mut lost = 0;
     for list in all {

@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 use super::{
     Storm,
     nemesis::heal,
-    proxy::{Fault, Whose},
+    proxy::{Fault, FaultTarget},
 };
 use crate::{
     crash::{flows::insist, ledger::Breach},
@@ -31,7 +31,7 @@ const STARTS: usize = 24;
 /// What needs another node is not answered in that silence.
 const START_MAX: Duration = Duration::from_secs(4);
 /// A script ends at once.
-const ENDED_MAX: Duration = Duration::from_secs(15);
+const SCRIPT_END_MAX: Duration = Duration::from_secs(15);
 /// What a command may take on a busy machine.
 const COMMAND_MAX: Duration = Duration::from_secs(30);
 
@@ -52,7 +52,7 @@ impl Storm<'_> {
 
         let process = self.cluster.nodes[at].process().context("a node is away")?;
         for (number, node) in self.cluster.nodes.iter().enumerate() {
-            node.links.set(Fault::Silent, if number == at { Whose::All } else { Whose::Process(process) });
+            node.links.set(Fault::Silent, if number == at { FaultTarget::All } else { FaultTarget::Process(process) });
         }
         let through = [ports[other], ports[at]];
         let revoked = first([0, 1].map(|which| revoke(through[which], names[which].clone())));
@@ -94,7 +94,7 @@ impl Storm<'_> {
         let mut client = wire::client(self.cluster.gates[0].port)?;
         for (through, id, run_id) in started {
             let ended = insist(async || wire::wait_closed(&mut client, id, run_id).await);
-            let result = match tokio::time::timeout(ENDED_MAX, ended).await {
+            let result = match tokio::time::timeout(SCRIPT_END_MAX, ended).await {
                 Ok(event) => wire::closing_result(&event?),
                 Err(_) => "nothing".to_owned(),
             };

@@ -17,16 +17,16 @@ use super::{
     clock::{Clock, Shim},
     pooler::{Mode, Pooler},
     postgres::Postgres,
-    proxy::{Fault, Proxies, Proxy, Whose},
+    proxy::{Fault, FaultTarget, Proxies, Proxy},
 };
 use crate::process::{self, Kind, Plan, Server, free_port};
 
 /// How long the nodes may take to come together on a busy machine.
-const TOGETHER_MAX: Duration = Duration::from_secs(60);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the database may take to recover from what was done to it, likewise.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
 /// How long connections take to end and to be refused before they may be made anew.
-const CLOSED: Duration = Duration::from_millis(100);
+const CLOSE_TIME: Duration = Duration::from_millis(100);
 /// What PostgreSQL says meanwhile.
 const RECOVERING: [&str; 3] = ["in recovery mode", "is starting up", "not yet accepting connections"];
 
@@ -35,7 +35,7 @@ pub struct Node {
     plan: Plan,
     /// The process, unless it was killed.
     pub server: Option<Server>,
-    /// The binary of its next life instead of this one; they take turns.
+    /// The binary of its next life instead of this one; lives alternate between them.
     other: Option<PathBuf>,
     /// Between the node and the two servers of its database.
     pub databases: [Proxy; 2],
@@ -86,7 +86,7 @@ impl Node {
 
     /// Lets something happen to its connections to the database.
     pub fn set_database(&self, fault: Fault) {
-        self.databases.iter().for_each(|proxy| proxy.set(fault, Whose::All));
+        self.databases.iter().for_each(|proxy| proxy.set(fault, FaultTarget::All));
     }
 
     /// Its connections are whole again.
@@ -224,7 +224,7 @@ impl Cluster {
     /// Ends all connections to the database.
     async fn reconnect(&self) {
         self.nodes.iter().for_each(|node| node.set_database(Fault::Closed));
-        tokio::time::sleep(CLOSED).await;
+        tokio::time::sleep(CLOSE_TIME).await;
         self.nodes.iter().for_each(|node| node.set_database(Fault::None));
     }
 
@@ -245,7 +245,7 @@ impl Cluster {
             let views: Vec<Option<Value>> = self.nodes.iter().map(|node| node.cluster().ok()).collect();
             match disagreement(&views) {
                 None => return Ok(()),
-                Some(what) if begun.elapsed() > TOGETHER_MAX => bail!("the nodes do not come together: {what}"),
+                Some(what) if begun.elapsed() > JOIN_TIMEOUT => bail!("the nodes do not come together: {what}"),
                 Some(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }

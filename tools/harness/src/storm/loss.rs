@@ -31,15 +31,15 @@ use crate::{
 const LANES: &str = "SELECT node, name, last_group FROM segno.lanes JOIN segno.nodes USING (node)";
 /// The exit of a node that finds that the database lost something, and what it says.
 const EXIT: &str = "exit status: 75";
-const SAID: &str = "the database lost changes that it had acknowledged";
+const LOSS_MESSAGE: &str = "the database lost changes that it had acknowledged";
 /// Within this time the answer to a commit reaches a node on a busy machine.
-const ANSWERED: Duration = Duration::from_millis(300);
+const COMMIT_ANSWER_MAX: Duration = Duration::from_millis(300);
 /// A node must notice within two leases and this.
-const NOTICED_MAX: Duration = Duration::from_secs(5);
+const NOTICE_TIME_MAX: Duration = Duration::from_secs(5);
 /// What is open after the failover is ended within this time.
 const CLOSED_MAX: Duration = Duration::from_secs(60);
 /// The load goes on for at least this long before the next fault.
-const AFTERWARDS: Duration = Duration::from_secs(5);
+const FAULT_INTERVAL_MIN: Duration = Duration::from_secs(5);
 const OPEN: &str = "ExecutionStatus = 'Running'";
 
 impl Storm<'_> {
@@ -68,14 +68,14 @@ impl Storm<'_> {
         end_all(&mut client).await?;
         self.closed_before = closed(&mut client).await?;
         self.begin_load()?;
-        tokio::time::sleep(AFTERWARDS).await;
+        tokio::time::sleep(FAULT_INTERVAL_MIN).await;
         Ok(())
     }
 
     /// The primary is lost; which nodes lost groups.
     async fn lose_primary(&self) -> Result<Losers> {
         let before = self.cluster.sql(LANES).await?;
-        tokio::time::sleep(ANSWERED).await;
+        tokio::time::sleep(COMMIT_ANSWER_MAX).await;
         // The standby is asked before a node comes to it.
         self.cluster.nodes.iter().for_each(|node| node.set_database(Fault::Closed));
         // Nodes committed until now.
@@ -88,7 +88,7 @@ impl Storm<'_> {
 
     /// Nodes that lost groups end and say so; their names. Others go on.
     async fn wait_for_reports(&mut self, losers: &Losers) -> Result<Vec<String>> {
-        let until = Instant::now() + Duration::from_secs(2 * self.options.lease) + NOTICED_MAX;
+        let until = Instant::now() + Duration::from_secs(2 * self.options.lease) + NOTICE_TIME_MAX;
         let has = |names: &[String], node: &Node| names.iter().any(|name| name == node.name());
         let mut told = Vec::new();
         for node in &mut self.cluster.nodes {
@@ -106,7 +106,7 @@ impl Storm<'_> {
                     bail!("node {} goes on, although the database lost what it had acknowledged", node.name());
                 }
                 None => {}
-                Some(status) if status == EXIT && node.log().contains(SAID) => {
+                Some(status) if status == EXIT && node.log().contains(LOSS_MESSAGE) => {
                     told.push(node.name().to_owned());
                     node.server = None;
                 }
@@ -121,7 +121,7 @@ impl Storm<'_> {
     }
 
     /// How many acknowledged facts are lost. What is there must be whole.
-    async fn lost(&self, kept: &[append::Kept]) -> Result<usize> {
+    async fn lost(&self, kept: &[append::KeptList]) -> Result<usize> {
         let mut client = wire::client(self.cluster.nodes[0].port())?;
         let mut lost = append::check_after_loss(&self.shared, &self.lists, kept, &mut client).await;
         for (id, facts) in self.shared.ledger.everything() {

@@ -56,7 +56,7 @@ const SLEEPERS: usize = 12;
 
 struct Options {
     binary: PathBuf,
-    /// The version before: lives of nodes take turns between the two.
+    /// The version before: lives of nodes alternate between the two.
     before: Option<PathBuf>,
     nodes: usize,
     seconds: u64,

@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail};
 use super::{
     cluster::Cluster,
     postgres::{Postgres, signal},
-    proxy::{Cut, Direction, Fault, Proxy, Whose},
+    proxy::{Cut, Direction, Fault, FaultTarget, Proxy},
 };
 use crate::random::Random;
 
 /// Within this time a commit is cut.
-const CUT_MAX: Duration = Duration::from_secs(20);
+const CUT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long pgbouncer is between nodes and database before and after something happens to it.
-const THROUGH: Duration = Duration::from_millis(1_500);
+const POOLER_TIME: Duration = Duration::from_millis(1_500);
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub enum Nemesis {
     Split,
     /// Nodes answer each other slowly.
     LinksSlow,
-    /// Of the packets of a node, to and from everybody, 30 of 100 are lost.
+    /// Of all packets to and from a node 30 of 100 are lost.
     PacketLoss,
     /// The clock of a node's machine jumps by up to an hour, forward or back, and later jumps back.
     Clock,
@@ -185,7 +185,7 @@ impl Nemesis {
                 signal(process, "-STOP")?;
                 if leave {
                     let port = cluster.nodes[at].port();
-                    cluster.gates.iter().for_each(|gate| gate.set(Fault::Closed, Whose::Port(port)));
+                    cluster.gates.iter().for_each(|gate| gate.set(Fault::Closed, FaultTarget::Port(port)));
                 }
                 tokio::time::sleep(if self == Self::Pause { long } else { short }).await;
                 signal(process, "-CONT")?;
@@ -264,7 +264,7 @@ impl Nemesis {
                 tokio::time::sleep(2 * short).await;
                 // Nodes may still be without a connection because of the fault before.
                 while fired(cluster) == before {
-                    if begun.elapsed() > CUT_MAX {
+                    if begun.elapsed() > CUT_TIMEOUT {
                         bail!(
                             "no commit was cut: the proxy does not know the statements of lanes, this proves nothing"
                         );
@@ -284,25 +284,28 @@ impl Nemesis {
             }
             Self::LinkSilent => {
                 let process = cluster.nodes[at].process().context("a node is away")?;
-                cluster.nodes[other].links.set(Fault::Silent, Whose::Process(process));
+                cluster.nodes[other].links.set(Fault::Silent, FaultTarget::Process(process));
                 tokio::time::sleep(long).await;
             }
             Self::Split => {
                 let process = cluster.nodes[at].process().context("a node is away")?;
                 for (number, node) in cluster.nodes.iter().enumerate() {
-                    node.links.set(Fault::Closed, if number == at { Whose::All } else { Whose::Process(process) });
+                    node.links.set(
+                        Fault::Closed,
+                        if number == at { FaultTarget::All } else { FaultTarget::Process(process) },
+                    );
                 }
                 tokio::time::sleep(long).await;
             }
             Self::LinksSlow => {
-                cluster.nodes.iter().for_each(|node| node.links.set(Fault::Slow(100), Whose::All));
+                cluster.nodes.iter().for_each(|node| node.links.set(Fault::Slow(100), FaultTarget::All));
                 tokio::time::sleep(long).await;
             }
             Self::PacketLoss => {
                 let (fault, port) = (Fault::Lossy(30), cluster.nodes[at].port());
                 cluster.nodes[at].set_database(fault);
-                cluster.nodes[at].links.set(fault, Whose::All);
-                cluster.gates.iter().for_each(|gate| gate.set(fault, Whose::Port(port)));
+                cluster.nodes[at].links.set(fault, FaultTarget::All);
+                cluster.gates.iter().for_each(|gate| gate.set(fault, FaultTarget::Port(port)));
                 tokio::time::sleep(long).await;
                 cluster.gates.iter().for_each(|gate| gate.heal());
             }
@@ -341,7 +344,7 @@ impl Nemesis {
 /// Nodes reach the database through pgbouncer; it is killed, ends all connections, or takes no new ones; then it is gone.
 async fn through_pgbouncer(cluster: &mut Cluster, random: &mut Random, short: Duration) -> Result<()> {
     cluster.through_pooler().await?;
-    tokio::time::sleep(THROUGH).await;
+    tokio::time::sleep(POOLER_TIME).await;
     let choice = random.up_to(2);
     let pooler = cluster.pooler.as_mut().context("there is no pooler")?;
     match choice {
@@ -371,7 +374,7 @@ async fn through_pgbouncer(cluster: &mut Cluster, random: &mut Random, short: Du
             pooler.tell("RESUME segno")?;
         }
     }
-    tokio::time::sleep(THROUGH).await;
+    tokio::time::sleep(POOLER_TIME).await;
     cluster.without_pooler().await;
     Ok(())
 }

@@ -30,7 +30,7 @@ const DATA_DISK: u64 = 2_048;
 const LOG_DISK: u64 = 512;
 const LOG_MAX: u64 = 64;
 /// What PostgreSQL says when a disk is full, and how long it may take until it does.
-const FULL: &str = "No space left on device";
+const DISK_FULL_MESSAGE: &str = "No space left on device";
 const FULL_MAX: Duration = Duration::from_secs(20);
 /// How often a new segment of the log is asked for until there is no room for one.
 const SEGMENTS: usize = 50;
@@ -347,7 +347,7 @@ impl Postgres {
 
     fn wait_for_full(&self, before: usize) -> Result<()> {
         let until = Instant::now() + FULL_MAX;
-        while !self.log().get(before..).is_some_and(|new| new.contains(FULL)) {
+        while !self.log().get(before..).is_some_and(|new| new.contains(DISK_FULL_MESSAGE)) {
             if Instant::now() > until {
                 bail!("a disk of the database was full, and it did not notice: this proves nothing");
             }

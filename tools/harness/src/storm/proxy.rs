@@ -50,8 +50,8 @@ pub enum Fault {
 
 /// Whose connections a fault concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// Everybody's.
+pub enum FaultTarget {
+    /// All connections.
     All,
     /// Those that this process made.
     Process(u32),
@@ -109,7 +109,7 @@ impl Proxies {
         let shared = Arc::new(Shared {
             targets: Mutex::new(targets),
             next: AtomicUsize::new(first),
-            fault: watch::channel((Fault::None, Whose::All)).0,
+            fault: watch::channel((Fault::None, FaultTarget::All)).0,
             refusing: watch::channel(false).0,
             cuts: Mutex::default(),
             fired: AtomicUsize::new(0),
@@ -133,7 +133,7 @@ pub struct Proxy {
 struct Shared {
     targets: Mutex<Vec<u16>>,
     next: AtomicUsize,
-    fault: watch::Sender<(Fault, Whose)>,
+    fault: watch::Sender<(Fault, FaultTarget)>,
     refusing: watch::Sender<bool>,
     cuts: Mutex<VecDeque<Cut>>,
     fired: AtomicUsize,
@@ -143,7 +143,7 @@ struct Shared {
 
 impl Proxy {
     /// Begins a fault, or ends the last one.
-    pub fn set(&self, fault: Fault, whose: Whose) {
+    pub fn set(&self, fault: Fault, whose: FaultTarget) {
         self.shared.fault.send_replace((fault, whose));
     }
 
@@ -159,7 +159,7 @@ impl Proxy {
 
     /// Bytes pass again.
     pub fn heal(&self) {
-        self.set(Fault::None, Whose::All);
+        self.set(Fault::None, FaultTarget::All);
         self.shared.cuts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -218,7 +218,7 @@ async fn dial(shared: &Shared) -> Option<(TcpStream, u16)> {
     for step in 0..targets.len() {
         let port = targets[(first + step) % targets.len()];
         let (fault, whose) = *shared.fault.borrow();
-        if fault == Fault::Closed && whose == Whose::Port(port) {
+        if fault == Fault::Closed && whose == FaultTarget::Port(port) {
             continue;
         }
         if let Ok(target) = TcpStream::connect(("127.0.0.1", port)).await {
@@ -268,18 +268,22 @@ impl Pass<'_> {
         }
     }
 
-    fn fault(&self, faults: &mut watch::Receiver<(Fault, Whose)>) -> Fault {
+    fn fault(&self, faults: &mut watch::Receiver<(Fault, FaultTarget)>) -> Fault {
         let (fault, whose) = *faults.borrow_and_update();
         let concerned = match whose {
-            Whose::All => true,
-            Whose::Process(process) => fault != Fault::None && made_by(self.from, process),
-            Whose::Port(port) => port == self.to,
+            FaultTarget::All => true,
+            FaultTarget::Process(process) => fault != Fault::None && made_by(self.from, process),
+            FaultTarget::Port(port) => port == self.to,
         };
         if concerned { fault } else { Fault::None }
     }
 
     /// Holds bytes back for as long as a fault says.
-    async fn wait(&self, direction: Direction, faults: &mut watch::Receiver<(Fault, Whose)>) -> std::io::Result<()> {
+    async fn wait(
+        &self,
+        direction: Direction,
+        faults: &mut watch::Receiver<(Fault, FaultTarget)>,
+    ) -> std::io::Result<()> {
         loop {
             match self.fault(faults) {
                 Fault::None => return Ok(()),
@@ -334,7 +338,7 @@ impl Pass<'_> {
 }
 
 /// Returns when a fault closes this connection.
-async fn closed(pass: &Pass<'_>, faults: &mut watch::Receiver<(Fault, Whose)>) {
+async fn closed(pass: &Pass<'_>, faults: &mut watch::Receiver<(Fault, FaultTarget)>) {
     loop {
         if pass.fault(faults) == Fault::Closed {
             return;

@@ -36,14 +36,14 @@ const TYPE: &str = "sleeper";
 /// Their queue.
 const QUEUE: &str = "storm-sleepers";
 /// The timers, by name.
-const FAR: (&str, u64) = ("far", 3_600_000);
-const NEAR: (&str, u64) = ("near", 2_000);
+const FAR_TIMER: (&str, u64) = ("far", 3_600_000);
+const NEAR_TIMER: (&str, u64) = ("near", 2_000);
 const RESULT: &str = "awake";
 
 /// So much later than it should, a run may wake up when nothing happens.
-const LATE: Duration = Duration::from_secs(2);
+const WAKE_DELAY_MAX: Duration = Duration::from_secs(2);
 /// What is late because of a fault is woken within this time after it.
-const WOKEN_MAX: Duration = Duration::from_secs(15);
+const LATE_WAKE_MAX: Duration = Duration::from_secs(15);
 
 /// Starts workflows and signals them until the storm stops.
 pub async fn run(shared: Rc<Shared>, mut client: Client, place: usize) {
@@ -128,11 +128,11 @@ fn decide(events: &[HistoryEvent]) -> Vec<Command> {
     let started = |name: &str| {
         has(&|event| matches!(event, Attributes::TimerStartedEventAttributes(timer) if timer.timer_id == name))
     };
-    if has(&|event| matches!(event, Attributes::TimerFiredEventAttributes(timer) if timer.timer_id == NEAR.0)) {
+    if has(&|event| matches!(event, Attributes::TimerFiredEventAttributes(timer) if timer.timer_id == NEAR_TIMER.0)) {
         return vec![wire::complete(wire::text(RESULT))];
     }
     let is_told = has(&|event| matches!(event, Attributes::WorkflowExecutionSignaledEventAttributes(_)));
-    let wanted = [(FAR, true), (NEAR, is_told)];
+    let wanted = [(FAR_TIMER, true), (NEAR_TIMER, is_told)];
     let missing = wanted.into_iter().filter(|((name, _), wanted)| *wanted && !started(name));
     missing.map(|(timer, _)| start_timer(timer)).collect()
 }
@@ -150,7 +150,7 @@ impl Storm<'_> {
             "SELECT count(*), min(convert_from(workflow_id, 'UTF8')), \
              max((extract(epoch FROM clock_timestamp()) - wake_at / 1e9)::int) FROM segno.runs \
              WHERE open AND wake_at < (extract(epoch FROM clock_timestamp())::int8 - {}) * 1000000000",
-            LATE.as_secs()
+            WAKE_DELAY_MAX.as_secs()
         );
         let begun = Instant::now();
         loop {
@@ -158,7 +158,7 @@ impl Storm<'_> {
             if found.starts_with("0|") {
                 return Ok(());
             }
-            if begun.elapsed() > WOKEN_MAX {
+            if begun.elapsed() > LATE_WAKE_MAX {
                 let mut fields = found.split('|');
                 let (count, one, seconds) = (fields.next(), fields.next(), fields.next());
                 self.shared.ledger.breach(Breach::Wrong(format!(
@@ -189,15 +189,15 @@ mod tests {
             let timer = TimerStartedEventAttributes { timer_id: name.to_owned(), ..Default::default() };
             event(Attributes::TimerStartedEventAttributes(timer))
         };
-        let fired = TimerFiredEventAttributes { timer_id: NEAR.0.to_owned(), ..Default::default() };
+        let fired = TimerFiredEventAttributes { timer_id: NEAR_TIMER.0.to_owned(), ..Default::default() };
         let signal = WorkflowExecutionSignaledEventAttributes::default();
         let mut events = Vec::new();
-        assert_eq!(decide(&events), [start_timer(FAR)]);
-        events.push(started(FAR));
+        assert_eq!(decide(&events), [start_timer(FAR_TIMER)]);
+        events.push(started(FAR_TIMER));
         assert_eq!(decide(&events), []);
         events.push(event(Attributes::WorkflowExecutionSignaledEventAttributes(signal)));
-        assert_eq!(decide(&events), [start_timer(NEAR)]);
-        events.push(started(NEAR));
+        assert_eq!(decide(&events), [start_timer(NEAR_TIMER)]);
+        events.push(started(NEAR_TIMER));
         assert_eq!(decide(&events), []);
         events.push(event(Attributes::TimerFiredEventAttributes(fired)));
         assert_eq!(decide(&events), [wire::complete(wire::text(RESULT))]);

@@ -6,7 +6,7 @@ use segno_proto::{
     workflowservice::{RespondActivityTaskCompletedByIdRequest, RespondActivityTaskFailedByIdRequest},
 };
 
-use super::OneActivity;
+use super::ActivitySelector;
 use crate::{
     args,
     client::{Client, request},
@@ -19,7 +19,7 @@ use crate::{
 )]
 pub struct Complete {
     #[command(flatten)]
-    activity: OneActivity,
+    activity: ActivitySelector,
     /// The result, as JSON.
     #[arg(long, value_name = "JSON", value_parser = args::json)]
     result: Option<String>,
@@ -31,7 +31,7 @@ pub struct Complete {
 )]
 pub struct Fail {
     #[command(flatten)]
-    activity: OneActivity,
+    activity: ActivitySelector,
     /// The message of the failure.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,

@@ -66,7 +66,7 @@ enum Command {
 
 /// Which pending activity of a workflow a command is about.
 #[derive(Args, Clone, Debug)]
-struct OneActivity {
+struct ActivitySelector {
     #[command(flatten)]
     target: commands::Target,
     /// Activity id, as `segno workflow describe` shows it.
@@ -74,7 +74,7 @@ struct OneActivity {
     activity_id: String,
 }
 
-impl OneActivity {
+impl ActivitySelector {
     /// Says that something was done to it.
     fn done(&self, client: &Client, action: &str) -> anyhow::Result<()> {
         let (activity, workflow) = (&self.activity_id, &self.target.workflow_id);

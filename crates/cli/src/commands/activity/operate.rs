@@ -14,7 +14,7 @@ use segno_proto::{
     },
 };
 
-use super::OneActivity;
+use super::ActivitySelector;
 use crate::{
     args,
     client::{Client, ClientError, request},
@@ -26,7 +26,7 @@ use crate::{
 )]
 pub struct Pause {
     #[command(flatten)]
-    activity: OneActivity,
+    activity: ActivitySelector,
     /// Why; shown with the activity.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     reason: String,
@@ -36,7 +36,7 @@ pub struct Pause {
 #[command(after_help = "Example:\n  segno activity unpause --workflow-id order-7 --activity-id 5 --reset-attempts")]
 pub struct Unpause {
     #[command(flatten)]
-    activity: OneActivity,
+    activity: ActivitySelector,
     /// Count attempts from one again.
     #[arg(long)]
     reset_attempts: bool,
@@ -49,7 +49,7 @@ pub struct Unpause {
 #[command(after_help = "Example:\n  segno activity reset --workflow-id order-7 --activity-id 5")]
 pub struct Reset {
     #[command(flatten)]
-    activity: OneActivity,
+    activity: ActivitySelector,
     /// Forget what was said by heartbeats.
     #[arg(long)]
     reset_heartbeats: bool,
@@ -64,7 +64,7 @@ pub struct Reset {
 )]
 pub struct UpdateOptions {
     #[command(flatten)]
-    activity: OneActivity,
+    activity: ActivitySelector,
     /// The queue of its tasks.
     #[arg(long, value_name = "NAME")]
     task_queue: Option<String>,

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long one call waits; the server answers before.
-const WAIT: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits for the end of an activity and prints how it ended. Anything but completion is an error.
 pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyho
             activity_id: activity_id.to_owned(),
             run_id: run_id.to_owned(),
         };
-        let answer = client.workflows.poll_activity_execution(request_within(message, WAIT)).await;
+        let answer = client.workflows.poll_activity_execution(request_within(message, CALL_TIMEOUT)).await;
         match &answer {
             Err(status) if client.is_worth_a_retry(status).await => continue,
             _ => {}

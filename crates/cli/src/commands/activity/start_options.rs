@@ -103,7 +103,7 @@ enum Conflict {
 }
 
 /// An activity that was started.
-pub struct Started {
+pub struct StartedActivity {
     /// Its id.
     pub activity_id: String,
     /// Its run.
@@ -118,12 +118,12 @@ pub struct Started {
 
 impl StartOptions {
     /// Starts the activity.
-    pub async fn start(self, client: &mut Client) -> anyhow::Result<Started> {
+    pub async fn start(self, client: &mut Client) -> anyhow::Result<StartedActivity> {
         let (activity_id, kind, task_queue) = (self.activity_id.clone(), self.r#type.clone(), self.task_queue.clone());
         let message = self.message(client)?;
         let answer = client.workflows.start_activity_execution(request(message)).await;
         let answer: StartActivityExecutionResponse = client.answer("start the activity", answer)?;
-        Ok(Started { activity_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
+        Ok(StartedActivity { activity_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
     }
 
     fn message(self, client: &Client) -> anyhow::Result<StartActivityExecutionRequest> {

@@ -69,7 +69,7 @@ pub struct Selection {
 }
 
 /// What a [`Selection`] selects.
-pub enum Selected {
+pub enum SelectedWorkflows {
     /// One workflow.
     One(Target),
     /// All that fit.
@@ -85,10 +85,13 @@ pub struct Job {
 
 impl Selection {
     /// What is selected.
-    pub fn selected(self) -> Selected {
+    pub fn selected(self) -> SelectedWorkflows {
         match self.query {
-            Some(query) => Selected::All(Job { query, rps: self.rps, yes: self.yes }),
-            None => Selected::One(Target { workflow_id: self.workflow_id.unwrap_or_default(), run_id: self.run_id }),
+            Some(query) => SelectedWorkflows::All(Job { query, rps: self.rps, yes: self.yes }),
+            None => SelectedWorkflows::One(Target {
+                workflow_id: self.workflow_id.unwrap_or_default(),
+                run_id: self.run_id,
+            }),
         }
     }
 }

@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
 use crate::client::{Client, Connection};
 
 /// Digits of a version that people see.
-const SHOWN: usize = 12;
+const VERSION_DIGITS: usize = 12;
 
 #[derive(Args, Clone, Debug)]
 pub struct Flow {
@@ -84,7 +84,7 @@ impl Flow {
 
 /// The digits of a version that people see.
 fn short(version: &str) -> &str {
-    version.get(..SHOWN).unwrap_or(version)
+    version.get(..VERSION_DIGITS).unwrap_or(version)
 }
 
 /// Takes `NAME[@VERSION]` apart. Names may have an `@` themselves; a version has digits only.

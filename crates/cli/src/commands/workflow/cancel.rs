@@ -13,7 +13,7 @@ use super::done;
 use crate::{
     client::{Client, request, uuid},
     commands::{
-        batch::{Selected, Selection},
+        batch::{SelectedWorkflows, Selection},
         reason,
     },
     output::{plain, status},
@@ -34,8 +34,8 @@ impl Cancel {
     /// Asks the workflow to cancel itself.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let target = match self.selection.selected() {
-            Selected::One(target) => target,
-            Selected::All(job) => {
+            SelectedWorkflows::One(target) => target,
+            SelectedWorkflows::All(job) => {
                 let operation =
                     Operation::CancellationOperation(BatchOperationCancellation { identity: client.identity.clone() });
                 return job.start(client, self.reason, operation).await;

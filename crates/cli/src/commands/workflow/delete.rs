@@ -10,7 +10,7 @@ use super::done;
 use crate::{
     client::{Client, request},
     commands::{
-        batch::{Selected, Selection},
+        batch::{SelectedWorkflows, Selection},
         confirm,
     },
     output::plain,
@@ -32,8 +32,8 @@ impl Delete {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let yes = self.selection.yes;
         let target = match self.selection.selected() {
-            Selected::One(target) => target,
-            Selected::All(job) => {
+            SelectedWorkflows::One(target) => target,
+            SelectedWorkflows::All(job) => {
                 let operation =
                     Operation::DeletionOperation(BatchOperationDeletion { identity: client.identity.clone() });
                 return job.start(client, self.reason, operation).await;

@@ -11,7 +11,7 @@ use crate::{
     client::{Client, request, uuid},
     commands::{
         Input,
-        batch::{Selected, Selection},
+        batch::{SelectedWorkflows, Selection},
     },
     output::plain,
 };
@@ -37,8 +37,8 @@ impl Signal {
     /// Sends the signal.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let target = match self.selection.selected() {
-            Selected::One(target) => target,
-            Selected::All(job) => {
+            SelectedWorkflows::One(target) => target,
+            SelectedWorkflows::All(job) => {
                 let operation = Operation::SignalOperation(BatchOperationSignal {
                     signal: self.name,
                     input: self.input.payloads()?,

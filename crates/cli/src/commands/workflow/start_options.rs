@@ -90,7 +90,7 @@ enum Conflict {
 }
 
 /// A workflow that was started.
-pub struct Started {
+pub struct StartedWorkflow {
     /// Its id.
     pub workflow_id: String,
     /// Its run.
@@ -105,13 +105,13 @@ pub struct Started {
 
 impl StartOptions {
     /// Starts the workflow.
-    pub async fn start(self, client: &mut Client) -> anyhow::Result<Started> {
+    pub async fn start(self, client: &mut Client) -> anyhow::Result<StartedWorkflow> {
         let workflow_id = self.workflow_id()?;
         let (kind, task_queue) = (self.r#type.clone(), self.task_queue.clone());
         let message = self.message(client, workflow_id.clone())?;
         let answer = client.workflows.start_workflow_execution(request(message)).await;
         let answer: StartWorkflowExecutionResponse = client.answer("start the workflow", answer)?;
-        Ok(Started { workflow_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
+        Ok(StartedWorkflow { workflow_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
     }
 
     /// The id that was given, or a random one.

@@ -10,7 +10,7 @@ use super::done;
 use crate::{
     client::{Client, request},
     commands::{
-        batch::{Selected, Selection},
+        batch::{SelectedWorkflows, Selection},
         reason,
     },
     output::plain,
@@ -30,8 +30,8 @@ impl Terminate {
     /// Ends the workflow.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let target = match self.selection.selected() {
-            Selected::One(target) => target,
-            Selected::All(job) => {
+            SelectedWorkflows::One(target) => target,
+            SelectedWorkflows::All(job) => {
                 let operation = Operation::TerminationOperation(BatchOperationTermination {
                     identity: client.identity.clone(),
                     ..Default::default()

@@ -13,7 +13,7 @@ use crate::{
     machine::activity::{self as machine, Event},
     payload,
     state::activity::{Activity, is_waiting},
-    transition::{ActivityStop, Context, Effect, draft::Draft, steps::OfActivity},
+    transition::{ActivityStop, Context, Effect, draft::Draft, steps::ActivityMachine},
 };
 
 /// The activity that these attributes ask for, as it is at first.
@@ -95,7 +95,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
     if let Some(standalone) = &mut draft.run.state.standalone {
         standalone.note_start(now, taker.sdk.name, taker.sdk.version);
     }
-    draft.step(OfActivity(scheduled_event_id), machine::Event::Start, |draft| {
+    draft.step(ActivityMachine(scheduled_event_id), machine::Event::Start, |draft| {
         let Some(activity) = draft.activity_mut(scheduled_event_id) else { return };
         activity.started_time = now;
         activity.started_identity.clone_from(&taker.identity);
@@ -172,7 +172,7 @@ pub fn not_started_details() -> Payloads {
 pub(crate) fn reschedule(draft: &mut Draft, id: i64, at: Nanos) {
     let Some(activity) = draft.run.state.activities.get(&id) else { return };
     let later = activity.pause.is_none() && at > draft.now();
-    draft.step(OfActivity(id), if later { Event::PutOff } else { Event::Reschedule }, |draft| {
+    draft.step(ActivityMachine(id), if later { Event::PutOff } else { Event::Reschedule }, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.scheduled_time = at;
         activity.last_failure = None;

@@ -21,7 +21,7 @@ use crate::{
     },
     retry,
     state::activity::Activity,
-    transition::{Effect, draft::Draft, steps::OfActivity},
+    transition::{Effect, draft::Draft, steps::ActivityMachine},
 };
 
 /// Writes the canceled event and forgets the activity.
@@ -75,7 +75,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
     let paused = activity.pause.is_some();
     if paused && !activity.standalone {
         // The attempt counts and nothing else happens: neither is there a last attempt nor does time run out.
-        draft.step(OfActivity(id), machine::Event::Retry, |draft| {
+        draft.step(ActivityMachine(id), machine::Event::Retry, |draft| {
             let Some(activity) = draft.activity_mut(id) else { return };
             activity.attempt += 1;
             clear_start(activity);
@@ -91,7 +91,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
         Ok(backoff) => {
             let due_now = backoff <= 0 && !paused;
             let event = if due_now { machine::Event::RetryAtOnce } else { machine::Event::Retry };
-            draft.step(OfActivity(id), event, |draft| {
+            draft.step(ActivityMachine(id), event, |draft| {
                 let Some(activity) = draft.activity_mut(id) else { return };
                 activity.attempt += 1;
                 activity.scheduled_time = now.saturating_add(backoff);
@@ -117,7 +117,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
 pub(crate) fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attributes) {
     let mut ended = None;
     if draft.run.state.activities.contains_key(&id) {
-        draft.step(OfActivity(id), machine::Event::End, |draft| ended = draft.remove_activity(id));
+        draft.step(ActivityMachine(id), machine::Event::End, |draft| ended = draft.remove_activity(id));
     }
     let Some(activity) = ended else { return };
     if !draft.run.is_running() {

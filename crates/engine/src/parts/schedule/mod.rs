@@ -1,21 +1,21 @@
 //! Schedules: what starts workflows at given times.
 //!
-//! A schedule is a run of its own kind ([`crate::state::schedule::ScheduleRun`]). It has no workflow tasks: whenever something happens to it
+//! A schedule is a run of its own kind ([`crate::state::schedule::ScheduleRun`]). It has no workflow tasks: when something happens to it
 //! (its time comes, a caller changes it, a workflow that it started begins or ends), the engine decides at once what
-//! follows. It starts workflows by outbox messages and is told of their end by such messages, so that nothing is lost or
+//! follows. It starts workflows by outbox messages and receives their end by such messages, so that nothing is lost or
 //! started twice. [`spec`] says when a schedule acts, `overlap` what happens to actions that overlap, `scheduler` puts both
-//! together, [`turn`] carries it out.
+//! together, [`advance`] carries it out.
 
+pub mod advance;
 mod calendar;
 mod overlap;
 mod parse;
 pub mod scheduler;
 pub mod spec;
-pub mod turn;
 mod view;
 mod zone;
 
-pub use turn::NewSchedule;
+pub use advance::NewSchedule;
 pub use view::{LIST_TIMES_MAX, ScheduleDescription, describe, list_info, matching_times};
 
 /// Workflow ids of schedules begin so; the id of the schedule follows.

@@ -20,7 +20,7 @@ use crate::{
         overlap,
         spec::{ActionTime, Spec},
     },
-    state::schedule::{BufferedStart, ScheduleRun, Starting},
+    state::schedule::{BufferedStart, PendingStart, ScheduleRun},
 };
 
 const SECOND: Nanos = 1_000_000_000;
@@ -35,12 +35,12 @@ const BUFFER_MAX: usize = 1000;
 /// Most actions that backfills add at a time, and how long they wait then.
 const BACKFILL_MAX: u32 = 10;
 const BACKFILL_PAUSE: Nanos = SECOND;
-/// Most times that are looked at in one turn: after a long time without a server, others get their turn too.
+/// Most times that are examined in one step: after a long time without a server, other schedules advance in between.
 const TIMES_MAX: u32 = 10_000;
 /// Most actions that are remembered.
 const RECENT_MAX: usize = 10;
 
-/// What a turn wants done.
+/// What follows from a step.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     /// Start these workflows.
@@ -64,7 +64,7 @@ pub(crate) struct StartOrder {
     pub single: bool,
 }
 
-/// A turn of a schedule.
+/// A step of a schedule.
 pub(crate) struct Scheduler<'a> {
     pub state: &'a mut ScheduleRun,
     pub now: Nanos,
@@ -275,7 +275,7 @@ impl<'a> Scheduler<'a> {
             }
             self.state.starts += 1;
             let number = self.state.starts;
-            self.state.starting.push(Starting { number, actual: start.actual, single, ..Default::default() });
+            self.state.starting.push(PendingStart { number, actual: start.actual, single, ..Default::default() });
             self.orders.starts.push(StartOrder { number, start, single });
         }
         if decision.terminate || decision.cancel {

@@ -42,7 +42,7 @@ impl World {
         };
         state.info.create_time = Some(nanos_timestamp(BEGIN));
         let mut world = Self { state, now: BEGIN };
-        world.turn(|_| ());
+        world.step(|_| ());
         world
     }
 
@@ -50,7 +50,7 @@ impl World {
         Self::new(|schedule| schedule.policies.get_or_insert_default().set_overlap_policy(policy))
     }
 
-    /// Takes a turn without telling it of its starts.
+    /// A step whose starts have not happened yet.
     fn orders(&mut self, happens: impl FnOnce(&mut Scheduler<'_>)) -> Orders {
         let mut scheduler = Scheduler::new(&mut self.state, self.now, "");
         scheduler.pass_time();
@@ -59,8 +59,8 @@ impl World {
         scheduler.orders
     }
 
-    /// Takes a turn; what it starts begins. Returns the minutes for which workflows were started.
-    fn turn(&mut self, happens: impl FnOnce(&mut Scheduler<'_>)) -> Vec<i64> {
+    /// A step; the workflows that it starts begin. Returns the minutes for which workflows were started.
+    fn step(&mut self, happens: impl FnOnce(&mut Scheduler<'_>)) -> Vec<i64> {
         let mut orders = self.orders(happens);
         let mut started = Vec::new();
         while let Some(order) = orders.starts.pop() {
@@ -79,7 +79,7 @@ impl World {
         let mut started = Vec::new();
         while self.state.wake_at > 0 && self.state.wake_at <= end {
             self.now = self.state.wake_at.max(self.now);
-            started.extend(self.turn(|_| ()));
+            started.extend(self.step(|_| ()));
         }
         self.now = end;
         started
@@ -89,7 +89,7 @@ impl World {
         let failure = (status == Status::Failed).then(|| Failure { message: "no".to_owned(), ..Default::default() });
         let result = (status == Status::Completed)
             .then(|| Payloads { payloads: vec![Payload { data: "1".into(), ..Default::default() }] });
-        self.turn(|scheduler| scheduler.ended(&execution(number), WorkflowEnd { number, status, result, failure }))
+        self.step(|scheduler| scheduler.ended(&execution(number), WorkflowEnd { number, status, result, failure }))
     }
 }
 
@@ -174,7 +174,7 @@ fn a_failed_start_counts_as_nothing() {
     world.now = BEGIN + 2 * MINUTE;
     assert_eq!(world.orders(|_| ()).starts.len(), 1);
     let orders = world.orders(|scheduler| assert!(scheduler.started(1, None)));
-    assert_eq!(orders.starts.len(), 1, "the next one has its turn");
+    assert_eq!(orders.starts.len(), 1, "the next one starts");
     assert_eq!(world.state.info.action_count, 0);
 }
 
@@ -186,14 +186,14 @@ fn time_without_a_server_is_caught_up_within_the_window() {
         policies.catchup_window = Some(nanos_duration(3 * MINUTE));
     });
     world.now = BEGIN + 10 * MINUTE;
-    assert_eq!(world.turn(|_| ()), [7, 8, 9, 10]);
+    assert_eq!(world.step(|_| ()), [7, 8, 9, 10]);
     assert_eq!(world.state.info.missed_catchup_window, 6);
     assert_eq!(world.state.wake_at, BEGIN + 11 * MINUTE);
-    // Three years: a thousand wait, the others are dropped, in several turns.
+    // Three years: a thousand wait, the others are dropped, in several steps.
     world.state.schedule.policies.as_mut().unwrap().catchup_window = Some(nanos_duration(5 * 365 * DAY));
     world.state.schedule.policies.as_mut().unwrap().set_overlap_policy(Policy::BufferAll);
     world.now = BEGIN + 3 * 365 * DAY;
-    assert_eq!(world.turn(|_| ()).len(), 1);
+    assert_eq!(world.step(|_| ()).len(), 1);
     assert!(world.state.wake_at < world.now);
     assert!(world.state.info.buffer_dropped > 8000);
 }
@@ -201,12 +201,12 @@ fn time_without_a_server_is_caught_up_within_the_window() {
 #[test]
 fn pausing() {
     let mut world = World::policy(Policy::AllowAll);
-    world.turn(|scheduler| scheduler.patch(SchedulePatch { pause: "stop".to_owned(), ..Default::default() }));
+    world.step(|scheduler| scheduler.patch(SchedulePatch { pause: "stop".to_owned(), ..Default::default() }));
     assert_eq!((world.state.wake_at, world.state.conflict_token), (0, 2));
     assert_eq!(world.until(5), [] as [i64; 0]);
     // A caller may still trigger it.
-    assert_eq!(world.turn(|scheduler| scheduler.patch(trigger(Policy::Unspecified))), [5]);
-    world.turn(|scheduler| scheduler.patch(SchedulePatch { unpause: "go".to_owned(), ..Default::default() }));
+    assert_eq!(world.step(|scheduler| scheduler.patch(trigger(Policy::Unspecified))), [5]);
+    world.step(|scheduler| scheduler.patch(SchedulePatch { unpause: "go".to_owned(), ..Default::default() }));
     assert_eq!(world.state.schedule.state.as_ref().unwrap().notes, "go");
     assert_eq!(world.until(7), [6, 7], "what was missed in between is not caught up");
     assert_eq!(world.state.info.missed_catchup_window, 0);
@@ -247,7 +247,7 @@ fn backfills_take_ten_at_a_time_and_include_both_ends() {
         schedule.state = Some(ScheduleState { paused: true, ..Default::default() });
     });
     world.now = BEGIN + 100 * MINUTE;
-    let started = world.turn(|scheduler| scheduler.patch(backfill(5, 29, Policy::AllowAll)));
+    let started = world.step(|scheduler| scheduler.patch(backfill(5, 29, Policy::AllowAll)));
     assert_eq!(started, (5..15).collect::<Vec<_>>());
     assert_eq!(world.state.wake_at, world.now + BACKFILL_PAUSE);
     assert_eq!(world.until(101), (15..=29).collect::<Vec<_>>());
@@ -263,8 +263,8 @@ fn a_backfill_may_begin_at_the_earliest_time() {
     let earliest = prost_types::Timestamp { seconds: i64::MIN, nanos: 0 };
     let request = BackfillRequest { start_time: Some(earliest), end_time: Some(earliest), ..Default::default() };
     let patch = SchedulePatch { backfill_request: vec![request], ..Default::default() };
-    assert_eq!(world.turn(|scheduler| scheduler.patch(patch)), [0i64; 0]);
-    // Further turns find nothing in the span.
+    assert_eq!(world.step(|scheduler| scheduler.patch(patch)), [0i64; 0]);
+    // Further steps find nothing in the span.
     assert_eq!(world.until(10).len(), 10);
     assert!(world.state.backfills.is_empty());
 }
@@ -276,7 +276,7 @@ fn an_update_forgets_the_times_before_it() {
     world.now = BEGIN + 150 * SECOND;
     let mut schedule = Schedule::clone(&world.state.schedule);
     schedule.spec.as_mut().unwrap().interval[0].interval = Some(nanos_duration(10 * SECOND));
-    assert_eq!(world.turn(|scheduler| scheduler.replace(schedule)), [2], "the time of the update itself counts");
+    assert_eq!(world.step(|scheduler| scheduler.replace(schedule)), [2], "the time of the update itself counts");
     assert_eq!(world.state.wake_at, BEGIN + 160 * SECOND);
     assert_eq!(world.state.conflict_token, 2);
 }
@@ -286,6 +286,6 @@ fn without_times_it_is_over_after_a_week() {
     let mut world = World::new(|schedule| schedule.spec = None);
     assert_eq!(world.state.wake_at, BEGIN + RETENTION);
     world.now = BEGIN + HOUR;
-    world.turn(|scheduler| scheduler.patch(trigger(Policy::Unspecified)));
+    world.step(|scheduler| scheduler.patch(trigger(Policy::Unspecified)));
     assert_eq!(world.state.wake_at, BEGIN + HOUR + RETENTION);
 }

@@ -24,7 +24,7 @@ const COMMENT_BYTES_MAX: usize = 200;
 /// excluded is given up. Temporal has no such limit by default and may search for minutes.
 const EXCLUDED_MAX: usize = 50_000;
 /// Calendars, intervals and exclusions that are looked at in a row for one time: a specification may have thousands of them.
-const LOOKS_MAX: usize = 1_000_000;
+const CHECKS_MAX: usize = 1_000_000;
 /// The first second of the year after the last.
 const END: i64 = 4_133_980_800;
 
@@ -176,7 +176,7 @@ impl Spec {
         // The first second of the allowed time may match too.
         let mut at = after.max(self.start.saturating_sub(SECOND)).div_euclid(SECOND);
         let looked_at = self.calendars.len() + self.intervals.len() + self.exclusions.len();
-        for _ in 0..(LOOKS_MAX / looked_at.max(1)).clamp(1, EXCLUDED_MAX) {
+        for _ in 0..(CHECKS_MAX / looked_at.max(1)).clamp(1, EXCLUDED_MAX) {
             at = self.raw_next(at)?;
             if at >= END || self.end.is_some_and(|end| at > end.div_euclid(SECOND)) {
                 return None;

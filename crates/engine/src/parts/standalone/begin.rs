@@ -19,7 +19,7 @@ use crate::{
         activity::Activity,
         standalone::{RequestLinks, StandaloneRun},
     },
-    transition::{Effect, draft::Draft, steps::OfActivity},
+    transition::{Effect, draft::Draft, steps::ActivityMachine},
 };
 
 /// What a standalone activity is started with, checked.
@@ -70,7 +70,7 @@ pub(crate) fn begin_reset_attempt(draft: &mut Draft, id: i64, failure: &Failure)
         }
     }
     let paused = draft.run.state.activities.get(&id).is_some_and(|activity| activity.pause.is_some());
-    draft.step(OfActivity(id), if paused { Event::Retry } else { Event::RetryAtOnce }, |draft| {
+    draft.step(ActivityMachine(id), if paused { Event::Retry } else { Event::RetryAtOnce }, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.attempt = 1;
         activity.scheduled_time = now;

@@ -11,7 +11,7 @@ use crate::{
     parts::standalone::status::SCHEDULED_EVENT_ID,
     shared::Shared,
     state::activity::Activity,
-    transition::{draft::Draft, steps::OfActivity},
+    transition::{draft::Draft, steps::ActivityMachine},
 };
 
 /// The failure of an attempt that ran out of time, kept in the activity before it ends.
@@ -39,7 +39,7 @@ pub(crate) fn note_terminated(draft: &mut Draft, reason: &str, identity: &str) {
     crate::parts::activity::attempt::stop_at_worker(draft, SCHEDULED_EVENT_ID);
     let mut activity = None;
     if draft.run.state.activities.contains_key(&SCHEDULED_EVENT_ID) {
-        draft.step(OfActivity(SCHEDULED_EVENT_ID), Event::End, |draft| {
+        draft.step(ActivityMachine(SCHEDULED_EVENT_ID), Event::End, |draft| {
             activity = draft.remove_activity(SCHEDULED_EVENT_ID);
         });
     }

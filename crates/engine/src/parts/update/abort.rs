@@ -1,9 +1,9 @@
-//! Ending updates that can no longer be answered: who is told what, as a table.
+//! Ending updates that can no longer be answered: the answers to their callers, as a table.
 
 use crate::{
     machine::update::Event,
     state::{run::Run, updates::UpdateEnd},
-    transition::{draft::Draft, steps::OfUpdate},
+    transition::{draft::Draft, steps::UpdateMachine},
 };
 
 pub use crate::state::updates::Abort;
@@ -52,7 +52,7 @@ pub const TABLE: &[(Stage, Reason, Option<Abort>)] = &[
     (Stage::AdmittedDurably, Reason::WorkflowPaused, None),
 ];
 
-/// What a waiter hears, if the update ends at all.
+/// The answer to waiting callers, if the update ends at all.
 pub fn outcome(stage: Stage, reason: Reason) -> Option<Abort> {
     #[cfg(any(test, feature = "coverage"))]
     crate::machine::coverage::record("update_abort", stage as usize, reason as usize);
@@ -67,7 +67,7 @@ pub fn end_of(run: &Run) -> Reason {
     }
 }
 
-/// What a waiter hears of an update whose admission outlived its run.
+/// The answer to waiting callers of an update whose admission outlived its run.
 pub fn by_the_end(run: &Run) -> Abort {
     outcome(Stage::AdmittedDurably, end_of(run)).unwrap_or(Abort::Closed)
 }
@@ -83,13 +83,13 @@ pub fn all(draft: &mut Draft, reason: Reason) {
         };
         match outcome(stage, reason) {
             Some(abort) => {
-                draft.step(OfUpdate(&update.id), Event::Abort, |draft| {
+                draft.step(UpdateMachine(&update.id), Event::Abort, |draft| {
                     draft.run.updates.remove(&update.id);
                     draft.run.updates.end(update.id.clone(), UpdateEnd::Aborted(abort));
                 });
             }
             None if update.sent && reason != Reason::WorkflowPaused => {
-                draft.step(OfUpdate(&update.id), Event::Unsend, |draft| draft.run.updates.unsend(&update.id));
+                draft.step(UpdateMachine(&update.id), Event::Unsend, |draft| draft.run.updates.unsend(&update.id));
             }
             None => {}
         }

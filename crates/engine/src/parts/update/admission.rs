@@ -11,7 +11,7 @@ use crate::{
     state::UpdateRecord,
     transition::{
         draft::{BUFFERED_EVENT_ID, Draft},
-        steps::OfUpdate,
+        steps::UpdateMachine,
     },
 };
 
@@ -32,7 +32,7 @@ pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: Up
 
 /// Admits an update again that another run had, with an event of its own.
 pub fn readmit(draft: &mut Draft, id: String, request: Request, origin: UpdateAdmittedEventOrigin) {
-    draft.step(OfUpdate(&id), Event::Admit, |draft| {
+    draft.step(UpdateMachine(&id), Event::Admit, |draft| {
         write_admission(draft, &id, request, origin);
         draft.run.updates.admit(id.clone(), None, 0);
     });

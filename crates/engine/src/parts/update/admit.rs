@@ -18,7 +18,7 @@ use crate::{
         workflow_task,
     },
     state::run::Run,
-    transition::{Applied, Context, draft::Draft, steps::OfUpdate},
+    transition::{Applied, Context, draft::Draft, steps::UpdateMachine},
 };
 
 /// Attempts of a workflow task after which updates are refused: the worker cannot answer them.
@@ -83,14 +83,14 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
     check_limits(draft, &call.limits, bytes)?;
     if call.durable {
         check_storable(&call.request, draft.context.limits.blob_bytes)?;
-        draft.step(OfUpdate(&id), Event::Admit, |draft| {
+        draft.step(UpdateMachine(&id), Event::Admit, |draft| {
             write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
             draft.run.updates.admit(id.clone(), None, 0);
         });
         workflow_task::schedule_first_now(draft);
         return Ok(());
     }
-    draft.step(OfUpdate(&id), Event::Admit, |draft| {
+    draft.step(UpdateMachine(&id), Event::Admit, |draft| {
         draft.run.updates.admit(id.clone(), Some(Arc::new(call.request)), bytes);
     });
     draft.touch_memory();

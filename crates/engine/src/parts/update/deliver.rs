@@ -6,7 +6,7 @@ use segno_proto::protocol::{Message, message::SequencingId};
 use crate::{
     machine::update::Event,
     state::{run::Run, updates::WaitingUpdate},
-    transition::{draft::Draft, steps::OfUpdate},
+    transition::{draft::Draft, steps::UpdateMachine},
 };
 
 /// Names a message's body.
@@ -27,7 +27,7 @@ pub fn deliver(draft: &mut Draft, again: bool) -> Vec<Message> {
         if update.sent && !again {
             continue;
         }
-        draft.step(OfUpdate(&update.id), Event::Send, |draft| draft.run.updates.send(&update.id));
+        draft.step(UpdateMachine(&update.id), Event::Send, |draft| draft.run.updates.send(&update.id));
         messages.extend(message_of(&update, started_event_id));
     }
     messages

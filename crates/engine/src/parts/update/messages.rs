@@ -27,7 +27,7 @@ use crate::{
         status::{self, Status, unprocessed},
     },
     state::{machines, updates::UpdateEnd},
-    transition::{draft::Draft, steps::OfUpdate},
+    transition::{draft::Draft, steps::UpdateMachine},
 };
 
 const PROTOCOL: &str = "temporal.api.update.v1";
@@ -89,7 +89,7 @@ fn kind_of(message: &Message) -> Option<(&str, &str)> {
 pub fn reject_unprocessed(draft: &mut Draft) {
     let sent: Vec<_> = draft.run.updates.waiting().iter().filter(|update| update.sent).cloned().collect();
     for update in sent {
-        draft.step(OfUpdate(&update.id), Event::Reject, |draft| end_rejected(draft, &update.id, unprocessed()));
+        draft.step(UpdateMachine(&update.id), Event::Reject, |draft| end_rejected(draft, &update.id, unprocessed()));
     }
 }
 
@@ -174,7 +174,7 @@ fn find_or_resurrect(
         return Ok(());
     }
     check_total(draft, limits).map_err(CommandError::Call)?;
-    draft.step(OfUpdate(id), Event::Admit, |draft| {
+    draft.step(UpdateMachine(id), Event::Admit, |draft| {
         draft.run.updates.admit(id.to_owned(), Some(Arc::new(request.clone())), request.encoded_len());
     });
     Ok(())
@@ -212,7 +212,7 @@ fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool
     if acceptance.accepted_request_message_id.is_empty() {
         return Err(unset("Acceptance", "accepted_request_message_id"));
     }
-    draft.step(OfUpdate(id), Event::Accept, |draft| {
+    draft.step(UpdateMachine(id), Event::Accept, |draft| {
         let waiting = draft.run.updates.remove(id).and_then(|waiting| waiting.request);
         let request = waiting.as_deref().cloned().or_else(|| take_buffered_admission(draft, id));
         let event_id = draft.add(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
@@ -235,7 +235,7 @@ fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: 
     }
     step(draft, id, Event::Reject, "Rejection", provisional)?;
     let failure = rejection.failure.unwrap_or_default();
-    draft.step(OfUpdate(id), Event::Reject, |draft| end_rejected(draft, id, failure));
+    draft.step(UpdateMachine(id), Event::Reject, |draft| end_rejected(draft, id, failure));
     Ok(())
 }
 
@@ -265,7 +265,7 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
         return Err(bad(format!("invalid *update.Response: meta.update_id != {id}")));
     }
     let Some(outcome) = response.outcome else { return Err(unset("Response", "outcome")) };
-    draft.step(OfUpdate(id), Event::Complete, |draft| {
+    draft.step(UpdateMachine(id), Event::Complete, |draft| {
         let event_id = draft.add(Attributes::WorkflowExecutionUpdateCompletedEventAttributes(
             WorkflowExecutionUpdateCompletedEventAttributes {
                 meta: response.meta,

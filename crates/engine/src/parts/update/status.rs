@@ -1,4 +1,4 @@
-//! How an update stands, for those who wait for it.
+//! The status of an update, for the callers that wait for it.
 
 use std::sync::Arc;
 

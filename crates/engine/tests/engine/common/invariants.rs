@@ -18,7 +18,7 @@ use super::world::World;
 
 /// What is pending, as an independent reader of history sees it.
 #[derive(Debug, Default, PartialEq)]
-pub struct Pending {
+pub struct PendingWork {
     pub activities: BTreeSet<i64>,
     pub timers: BTreeSet<i64>,
     pub children: BTreeSet<i64>,
@@ -311,10 +311,10 @@ fn needs_task(kind: EventType) -> bool {
 }
 
 /// What state says is pending.
-fn pending_of(run: &Run) -> Pending {
+fn pending_of(run: &Run) -> PendingWork {
     let state = run.state();
     let task = state.task.as_ref().filter(|task| !task.is_transient() && !run.is_speculating());
-    Pending {
+    PendingWork {
         activities: state.activities.keys().copied().collect(),
         timers: state.timers.values().map(|timer| timer.started_event_id).collect(),
         children: state.children.keys().copied().collect(),
@@ -326,8 +326,8 @@ fn pending_of(run: &Run) -> Pending {
 }
 
 /// Derives from history, and from what waits to become history, what is pending. Panics if something ends twice.
-pub fn replay(history: &[HistoryEvent], buffered: &[HistoryEvent]) -> Pending {
-    let mut pending = Pending::default();
+pub fn replay(history: &[HistoryEvent], buffered: &[HistoryEvent]) -> PendingWork {
+    let mut pending = PendingWork::default();
     for event in history.iter().chain(buffered) {
         let id = event.event_id;
         let ends = |set: &mut BTreeSet<i64>, id: i64| assert!(set.remove(&id), "{id} ends twice: {event:?}");

@@ -11,7 +11,7 @@ use segno_proto::activity::ActivityOptions;
 
 use super::{
     words::Words,
-    world::{Taken, World, queue},
+    world::{StepResult, World, queue},
 };
 
 /// Whether a step is one of these.
@@ -71,7 +71,7 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
     Ok(plain(taken))
 }
 
-fn plain(taken: Taken<()>) -> (String, Transition) {
+fn plain(taken: StepResult<()>) -> (String, Transition) {
     (String::new(), taken.transition)
 }
 

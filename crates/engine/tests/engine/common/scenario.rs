@@ -45,7 +45,7 @@ use segno_proto::{
 use super::{
     invariants, operations, reset_steps, show, update_steps,
     words::{self, Words},
-    world::{EPOCH, Taken, World, answer, queue, start_request},
+    world::{EPOCH, StepResult, World, answer, queue, start_request},
 };
 
 /// Runs one file; returns it with the results as they are.
@@ -215,7 +215,7 @@ impl Scenario {
 
     /// One call on the run. The text is added to the first line of the result.
     fn call(&mut self, world: &mut World, words: &Words<'_>, line: &str) -> Result<(String, Transition), Rejection> {
-        let plain = |taken: Taken<()>| (String::new(), taken.transition);
+        let plain = |taken: StepResult<()>| (String::new(), taken.transition);
         let token = |scenario: &Self, world: &World| match words.get("token") {
             Some(name) => *scenario.tokens.get(name).expect("a token of that name was kept"),
             None => world.token(),
@@ -336,7 +336,7 @@ impl Scenario {
     }
 
     fn activity_call(&mut self, world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
-        let plain = |taken: Taken<()>| (String::new(), taken.transition);
+        let plain = |taken: StepResult<()>| (String::new(), taken.transition);
         let name = words.at(0);
         let who = || "worker".to_owned();
         let found = world.run.state().activities.values().find(|activity| activity.activity_id == name).cloned();

@@ -46,7 +46,7 @@ pub struct World {
 }
 
 /// What a step made of the world.
-pub struct Taken<R> {
+pub struct StepResult<R> {
     pub reply: R,
     pub transition: Transition,
 }
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// Stores what must be stored and goes on with the rest.
-    pub fn take<R>(&mut self, applied: Applied<R>) -> Taken<R> {
+    pub fn take<R>(&mut self, applied: Applied<R>) -> StepResult<R> {
         let Applied { run, mut transition, reply } = applied;
         self.next_key += 1;
         match transition.durability {
@@ -124,7 +124,7 @@ impl World {
             self.successor = Some(successor.clone());
             transition.successor = Some(successor);
         }
-        Taken { reply, transition }
+        StepResult { reply, transition }
     }
 
     /// A transition names every activity that it changes, unless it closes the run.
@@ -143,7 +143,7 @@ impl World {
     pub fn call<R>(
         &mut self,
         call: impl FnOnce(&Run, Context) -> Result<Applied<R>, Rejection>,
-    ) -> Result<Taken<R>, Rejection> {
+    ) -> Result<StepResult<R>, Rejection> {
         let applied = call(&self.run, self.context())?;
         Ok(self.take(applied))
     }
@@ -177,12 +177,12 @@ impl World {
     }
 
     /// A worker takes the pending task.
-    pub fn start_task(&mut self, queue: &str) -> Result<Taken<Vec<Message>>, Rejection> {
+    pub fn start_task(&mut self, queue: &str) -> Result<StepResult<Vec<Message>>, Rejection> {
         self.start_task_at(queue, "")
     }
 
     /// A worker process takes the pending task.
-    pub fn start_task_at(&mut self, queue: &str, worker: &str) -> Result<Taken<Vec<Message>>, Rejection> {
+    pub fn start_task_at(&mut self, queue: &str, worker: &str) -> Result<StepResult<Vec<Message>>, Rejection> {
         let stamp = self.run.state().task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart {
             stamp,
@@ -207,7 +207,7 @@ impl World {
     }
 
     /// A worker answers.
-    pub fn complete_task(&mut self, call: CompleteTask) -> Result<Taken<Completed>, Rejection> {
+    pub fn complete_task(&mut self, call: CompleteTask) -> Result<StepResult<Completed>, Rejection> {
         let custom = BTreeMap::from([("CustomKeyword".to_owned(), IndexedValueType::Keyword)]);
         let rules = Rules { namespace: "default", custom: &custom };
         let surroundings = Surroundings {

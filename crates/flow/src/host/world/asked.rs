@@ -5,7 +5,7 @@ use crate::library::Function;
 
 use super::super::hook::mock_key;
 use super::super::run::{Run, Status};
-use super::{Due, Ready, WORKFLOW_ID, World};
+use super::{ReadyEvent, TimedEvent, WORKFLOW_ID, World};
 
 impl World {
     pub(super) fn promise(&mut self) -> String {
@@ -22,7 +22,7 @@ impl World {
         let id = self.promise();
         let end = self.latest(WORKFLOW_ID).and_then(|run| self.runs[run].status.end());
         match end {
-            Some(end) => self.ready.push_back(Ready::Test(EventKind::TaskEnded { id: id.clone(), end })),
+            Some(end) => self.ready.push_back(ReadyEvent::Test(EventKind::TaskEnded { id: id.clone(), end })),
             None => self.result_waiters.push(id.clone()),
         }
         id
@@ -56,14 +56,14 @@ impl World {
                 },
                 ..Failure::default()
             };
-            self.ready.push_back(Ready::Test(EventKind::TaskEnded { id: promise.clone(), end: Err(failure) }));
+            self.ready.push_back(ReadyEvent::Test(EventKind::TaskEnded { id: promise.clone(), end: Err(failure) }));
         }
         promise
     }
 
     pub(super) fn update_ended(&mut self, id: &str, end: End) {
         if let Some(id) = self.updates.remove(id) {
-            self.ready.push_back(Ready::Test(EventKind::TaskEnded { id, end }));
+            self.ready.push_back(ReadyEvent::Test(EventKind::TaskEnded { id, end }));
         }
     }
 
@@ -84,7 +84,7 @@ impl World {
     }
 
     pub(in crate::host) fn start_test_timer(&mut self, id: String, duration: i64) {
-        let sequence = self.at(self.now.saturating_add(duration), Due::TestTimer(id.clone()));
+        let sequence = self.at(self.now.saturating_add(duration), TimedEvent::TestTimer(id.clone()));
         self.test_timers.insert(id, sequence);
     }
 

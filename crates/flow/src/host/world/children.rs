@@ -5,7 +5,7 @@ use crate::library::Function;
 
 use super::super::hook::mock_key;
 use super::super::run::{Run, Status};
-use super::{Caller, Due, Ready, World};
+use super::{Caller, ReadyEvent, TimedEvent, World};
 
 impl World {
     pub(super) fn start_child(&mut self, parent: usize, order: StartChild) -> Option<EventKind> {
@@ -53,12 +53,15 @@ impl World {
         self.runs.push(run);
         let run = self.runs.len() - 1;
         if order.execution_timeout > 0 {
-            self.at(self.now.saturating_add(order.execution_timeout), Due::ExecutionTimeout(workflow_id.clone(), run));
+            self.at(
+                self.now.saturating_add(order.execution_timeout),
+                TimedEvent::ExecutionTimeout(workflow_id.clone(), run),
+            );
         }
         self.record(parent, EventKind::ChildStarted { workflow_id, run_id });
         if is_mocked {
             if order.run_timeout > 0 {
-                self.at(self.now.saturating_add(order.run_timeout), Due::RunTimeout(run));
+                self.at(self.now.saturating_add(order.run_timeout), TimedEvent::RunTimeout(run));
             }
             self.calls.entry(order.name).or_default().push(input.clone());
             return Some(self.call_mock(key, input, Caller::Workflow(run)));
@@ -114,7 +117,7 @@ impl World {
                 ParentClose::Terminate => self.close(child, Status::Terminated),
                 ParentClose::Cancel => {
                     let reason = "by parent close policy".to_owned();
-                    self.ready.push_back(Ready::Record(child, EventKind::CancelRequested { reason }));
+                    self.ready.push_back(ReadyEvent::Record(child, EventKind::CancelRequested { reason }));
                 }
             }
         }

@@ -31,7 +31,7 @@ pub(in crate::host) struct Script {
 }
 
 /// Something to do at once.
-enum Ready {
+enum ReadyEvent {
     /// An event for the test program.
     Test(EventKind),
     /// An event for a run.
@@ -49,7 +49,7 @@ enum Ready {
 }
 
 /// Something to do later.
-enum Due {
+enum TimedEvent {
     TestTimer(String),
     Timer(usize, String),
     /// Another attempt of a task.
@@ -74,9 +74,9 @@ pub(in crate::host) struct World {
     pub now: i64,
     pub scripts: Vec<Script>,
     pub runs: Vec<Run>,
-    agenda: BTreeMap<(i64, u64), Due>,
+    agenda: BTreeMap<(i64, u64), TimedEvent>,
     sequence: u64,
-    ready: VecDeque<Ready>,
+    ready: VecDeque<ReadyEvent>,
     /// Runs that were made and have to begin, with their first events.
     beginning: VecDeque<(usize, Vec<EventKind>)>,
     test_timers: BTreeMap<String, u64>,
@@ -119,7 +119,7 @@ impl World {
         self.problem.get_or_insert_with(|| problem.into());
     }
 
-    fn at(&mut self, time: i64, due: Due) -> u64 {
+    fn at(&mut self, time: i64, due: TimedEvent) -> u64 {
         self.sequence += 1;
         self.agenda.insert((time, self.sequence), due);
         self.sequence
@@ -152,62 +152,66 @@ impl World {
         }
     }
 
-    fn take(&mut self, ready: Ready) -> Option<EventKind> {
+    fn take(&mut self, ready: ReadyEvent) -> Option<EventKind> {
         match ready {
-            Ready::Test(event) => return Some(event),
-            Ready::Record(run, event) => self.record(run, event),
-            Ready::Attempt(run, id) => return self.attempt(run, &id),
-            Ready::StartChild(parent, order) => return self.start_child(parent, *order),
-            Ready::Send { from, id, workflow_id, run_id, event } => self.send(from, id, &workflow_id, &run_id, event),
+            ReadyEvent::Test(event) => return Some(event),
+            ReadyEvent::Record(run, event) => self.record(run, event),
+            ReadyEvent::Attempt(run, id) => return self.attempt(run, &id),
+            ReadyEvent::StartChild(parent, order) => return self.start_child(parent, *order),
+            ReadyEvent::Send { from, id, workflow_id, run_id, event } => {
+                self.send(from, id, &workflow_id, &run_id, event)
+            }
         }
         None
     }
 
-    fn is_due(&self, due: &Due, sequence: u64) -> bool {
+    fn is_due(&self, due: &TimedEvent, sequence: u64) -> bool {
         let task = |run: usize, id: &str| self.runs.get(run).and_then(|run| run.tasks.get(id));
         match due {
-            Due::TestTimer(id) => self.test_timers.get(id) == Some(&sequence),
-            Due::Timer(run, id) => {
+            TimedEvent::TestTimer(id) => self.test_timers.get(id) == Some(&sequence),
+            TimedEvent::Timer(run, id) => {
                 self.runs.get(*run).is_some_and(|run| run.is_running() && run.timers.get(id) == Some(&sequence))
             }
-            Due::Retry(run, id) => task(*run, id).is_some_and(|task| !task.is_running),
-            Due::AttemptTimeout(run, id, attempt) => {
+            TimedEvent::Retry(run, id) => task(*run, id).is_some_and(|task| !task.is_running),
+            TimedEvent::AttemptTimeout(run, id, attempt) => {
                 task(*run, id).is_some_and(|task| task.is_running && task.attempt == *attempt)
             }
-            Due::TaskDeadline(run, id) => task(*run, id).is_some(),
-            Due::RunTimeout(run) => self.runs.get(*run).is_some_and(Run::is_running),
-            Due::ExecutionTimeout(id, first) => {
+            TimedEvent::TaskDeadline(run, id) => task(*run, id).is_some(),
+            TimedEvent::RunTimeout(run) => self.runs.get(*run).is_some_and(Run::is_running),
+            TimedEvent::ExecutionTimeout(id, first) => {
                 self.latest(id).is_some_and(|run| run >= *first && self.runs[run].is_running())
             }
-            Due::RetryRun(_) => true,
+            TimedEvent::RetryRun(_) => true,
         }
     }
 
-    fn fall_due(&mut self, due: Due) -> Option<EventKind> {
+    fn fall_due(&mut self, due: TimedEvent) -> Option<EventKind> {
         match due {
-            Due::TestTimer(id) => {
+            TimedEvent::TestTimer(id) => {
                 self.test_timers.remove(&id);
                 return Some(EventKind::TimerFired { id });
             }
-            Due::Timer(run, id) => {
+            TimedEvent::Timer(run, id) => {
                 self.runs[run].timers.remove(&id);
                 self.record(run, EventKind::TimerFired { id });
             }
-            Due::Retry(run, id) => return self.attempt(run, &id),
-            Due::AttemptTimeout(run, id, _) => self.attempt_failed(run, &id, timed_out(TimeoutKind::StartToClose)),
-            Due::TaskDeadline(run, id) => {
+            TimedEvent::Retry(run, id) => return self.attempt(run, &id),
+            TimedEvent::AttemptTimeout(run, id, _) => {
+                self.attempt_failed(run, &id, timed_out(TimeoutKind::StartToClose))
+            }
+            TimedEvent::TaskDeadline(run, id) => {
                 if let Some(task) = self.runs[run].tasks.remove(&id) {
                     let failure = of_task(&task, timed_out(TimeoutKind::ScheduleToClose));
                     self.record(run, EventKind::TaskEnded { id, end: Err(failure) });
                 }
             }
-            Due::RunTimeout(run) => self.close(run, Status::TimedOut),
-            Due::ExecutionTimeout(id, _) => {
+            TimedEvent::RunTimeout(run) => self.close(run, Status::TimedOut),
+            TimedEvent::ExecutionTimeout(id, _) => {
                 if let Some(run) = self.latest(&id) {
                     self.close(run, Status::TimedOut);
                 }
             }
-            Due::RetryRun(run) => {
+            TimedEvent::RetryRun(run) => {
                 let events = vec![EventKind::Started(Box::new(self.runs[run].start.clone()))];
                 self.begin(run, events);
             }

@@ -5,7 +5,7 @@ use crate::interface::{Command, ContinueAsNew, Event, EventKind, Limits, Payload
 use super::super::run::{Run, Status, TurnRecord};
 use super::super::task::next_attempt;
 use super::super::wake;
-use super::{Due, Ready, WORKFLOW_ID, World};
+use super::{ReadyEvent, TimedEvent, WORKFLOW_ID, World};
 
 /// Runs of a test after which it is given up: a workflow continues as new for ever.
 const RUNS_MAX: usize = 10_000;
@@ -56,24 +56,30 @@ impl World {
             Command::ScheduleTask(order) => self.schedule(run, *order),
             Command::CancelTask { id } => self.cancel_task(run, &id),
             Command::StartTimer { id, duration } => {
-                let sequence = self.at(self.now.saturating_add(duration), Due::Timer(run, id.clone()));
+                let sequence = self.at(self.now.saturating_add(duration), TimedEvent::Timer(run, id.clone()));
                 self.runs[run].timers.insert(id, sequence);
             }
             Command::CancelTimer { id } => {
                 self.runs[run].timers.remove(&id);
             }
-            Command::StartChild(order) => self.ready.push_back(Ready::StartChild(run, order)),
+            Command::StartChild(order) => self.ready.push_back(ReadyEvent::StartChild(run, order)),
             Command::CancelChild { workflow_id, reason } => {
                 let event = EventKind::CancelRequested { reason };
-                self.ready.push_back(Ready::Send { from: run, id: None, workflow_id, run_id: String::new(), event });
+                self.ready.push_back(ReadyEvent::Send {
+                    from: run,
+                    id: None,
+                    workflow_id,
+                    run_id: String::new(),
+                    event,
+                });
             }
             Command::Signal { id, workflow_id, run_id, name, input } => {
                 let event = EventKind::Signaled { name, input };
-                self.ready.push_back(Ready::Send { from: run, id: Some(id), workflow_id, run_id, event });
+                self.ready.push_back(ReadyEvent::Send { from: run, id: Some(id), workflow_id, run_id, event });
             }
             Command::CancelWorkflow { id, workflow_id, run_id, reason } => {
                 let event = EventKind::CancelRequested { reason };
-                self.ready.push_back(Ready::Send { from: run, id: Some(id), workflow_id, run_id, event });
+                self.ready.push_back(ReadyEvent::Send { from: run, id: Some(id), workflow_id, run_id, event });
             }
             Command::SetMemo(changes) => merge(&mut self.runs[run].start.memo, changes),
             Command::SetSearchAttributes(changes) => merge(&mut self.runs[run].start.search_attributes, changes),
@@ -101,7 +107,7 @@ impl World {
         let now = self.now;
         let timeout = self.runs[run].run_timeout;
         if timeout > 0 {
-            self.at(now + timeout, Due::RunTimeout(run));
+            self.at(now + timeout, TimedEvent::RunTimeout(run));
         }
         let mut events = events;
         if let Some(EventKind::Started(start)) = events.first_mut() {
@@ -172,15 +178,15 @@ impl World {
         if let Some(parent) = parent {
             let end = end.clone().map_err(|cause| self.of_child(run, cause));
             self.ready
-                .push_back(Ready::Record(parent, EventKind::ChildEnded { workflow_id: workflow_id.clone(), end }));
+                .push_back(ReadyEvent::Record(parent, EventKind::ChildEnded { workflow_id: workflow_id.clone(), end }));
         }
         if workflow_id == WORKFLOW_ID {
             for id in std::mem::take(&mut self.result_waiters) {
-                self.ready.push_back(Ready::Test(EventKind::TaskEnded { id, end: end.clone() }));
+                self.ready.push_back(ReadyEvent::Test(EventKind::TaskEnded { id, end: end.clone() }));
             }
             for id in std::mem::take(&mut self.updates).into_values() {
                 let end = Err(super::asked::update_lost());
-                self.ready.push_back(Ready::Test(EventKind::TaskEnded { id, end }));
+                self.ready.push_back(ReadyEvent::Test(EventKind::TaskEnded { id, end }));
             }
         }
     }
@@ -202,7 +208,7 @@ impl World {
         start.attempt += 1;
         start.continued_from = std::mem::replace(&mut start.run_id, self.ids.uuid());
         let next = self.follow(run, start);
-        self.at(self.now + interval, Due::RetryRun(next));
+        self.at(self.now + interval, TimedEvent::RetryRun(next));
     }
 
     pub(super) fn continue_as_new(&mut self, run: usize, order: ContinueAsNew) {

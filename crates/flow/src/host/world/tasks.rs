@@ -7,17 +7,17 @@ use super::super::hook::mock_key;
 use super::super::report;
 use super::super::run::Status;
 use super::super::task::{Task, canceled, next_attempt, of_task};
-use super::{Caller, Due, Ready, World};
+use super::{Caller, ReadyEvent, TimedEvent, World};
 
 impl World {
     pub(super) fn schedule(&mut self, run: usize, order: ScheduleTask) {
         let id = order.id.clone();
         if order.schedule_to_close > 0 {
-            self.at(self.now.saturating_add(order.schedule_to_close), Due::TaskDeadline(run, id.clone()));
+            self.at(self.now.saturating_add(order.schedule_to_close), TimedEvent::TaskDeadline(run, id.clone()));
         }
         let task = Task { order, scheduled_at: self.now, attempt: 0, is_running: false, is_cancel_requested: false };
         self.runs[run].tasks.insert(id.clone(), task);
-        self.ready.push_back(Ready::Attempt(run, id));
+        self.ready.push_back(ReadyEvent::Attempt(run, id));
     }
 
     /// Begins an attempt: the mock of the task is called.
@@ -33,7 +33,7 @@ impl World {
             return None;
         }
         if timeout > 0 {
-            self.at(self.now.saturating_add(timeout), Due::AttemptTimeout(run, id.to_owned(), attempt));
+            self.at(self.now.saturating_add(timeout), TimedEvent::AttemptTimeout(run, id.to_owned(), attempt));
         }
         self.calls.entry(name).or_default().push(input.clone());
         Some(self.call_mock(key, input, Caller::Task(run, id.to_owned(), attempt)))
@@ -90,7 +90,7 @@ impl World {
         let next = next.filter(|next| task.order.schedule_to_close == 0 || *next < deadline);
         match next {
             Some(next) if !task.is_cancel_requested => {
-                self.at(next, Due::Retry(run, id.to_owned()));
+                self.at(next, TimedEvent::Retry(run, id.to_owned()));
             }
             _ => self.task_failed(run, id, failure),
         }
@@ -111,7 +111,7 @@ impl World {
             && let Some(task) = self.runs[run].tasks.remove(id)
         {
             let end = Err(of_task(&task, canceled(Vec::new())));
-            self.ready.push_back(Ready::Record(run, EventKind::TaskEnded { id: id.to_owned(), end }));
+            self.ready.push_back(ReadyEvent::Record(run, EventKind::TaskEnded { id: id.to_owned(), end }));
         }
     }
 }

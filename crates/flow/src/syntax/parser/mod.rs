@@ -24,7 +24,7 @@ const DEPTH_MAX: u32 = 500;
 const STATEMENT_DEPTH: u32 = 3;
 
 /// What parsing gives.
-pub(crate) struct Parsed {
+pub(crate) struct ParsedFile {
     pub file: File,
     pub tokens: Vec<Token>,
     pub comments: Vec<Comment>,
@@ -41,7 +41,7 @@ pub(crate) enum FileKind {
 }
 
 /// Parses a source.
-pub(crate) fn parse(source: &str, kind: FileKind) -> Parsed {
+pub(crate) fn parse(source: &str, kind: FileKind) -> ParsedFile {
     let lexed = lex(source);
     let partners = partners(&lexed.tokens);
     let mut parser = Parser {
@@ -57,14 +57,14 @@ pub(crate) fn parse(source: &str, kind: FileKind) -> Parsed {
         silent: false,
     };
     parser.file();
-    Parsed { file: parser.file, tokens: parser.tokens, comments: lexed.comments, diagnostics: parser.diagnostics }
+    ParsedFile { file: parser.file, tokens: parser.tokens, comments: lexed.comments, diagnostics: parser.diagnostics }
 }
 
 /// A syntax error was reported; the statement cannot be parsed any further.
 #[derive(Debug)]
-struct Broken;
+struct SyntaxErrorReported;
 
-type Result<T> = std::result::Result<T, Broken>;
+type Result<T> = std::result::Result<T, SyntaxErrorReported>;
 
 struct Parser<'a> {
     source: &'a str,
@@ -313,7 +313,7 @@ impl Parser<'_> {
                 Diagnostic { code, severity: Severity::Error, message, start: span.start, end: span.end, hint };
             self.diagnostics.push(diagnostic);
         }
-        Err(Broken)
+        Err(SyntaxErrorReported)
     }
 
     /// Reports that something else was expected instead of the next token.
@@ -333,7 +333,7 @@ impl Parser<'_> {
                     self.diagnostics.push(bad);
                 }
                 self.silent |= swallowed;
-                return Err(Broken);
+                return Err(SyntaxErrorReported);
             }
             TokenKind::Word => {
                 let word = self.text_at(self.next);

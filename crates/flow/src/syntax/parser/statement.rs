@@ -1,6 +1,6 @@
 //! Statements.
 
-use super::{Broken, Parser, Result};
+use super::{Parser, Result, SyntaxErrorReported};
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Arm, Assign, Block, Case, Catch, Expr, ExprKind, Let, Statement, StatementKind};
 
@@ -32,7 +32,7 @@ impl Parser<'_> {
         let (start, span, brackets) = (self.next, self.span(), self.brackets);
         match self.statement() {
             Ok(statement) => statements.push(statement),
-            Err(Broken) => {
+            Err(SyntaxErrorReported) => {
                 self.brackets = brackets;
                 self.skip(start, Self::starts_statement);
                 statements.push(Statement { kind: StatementKind::Broken, span: self.since(span) });

@@ -197,8 +197,8 @@ fn names_and_ids() {
 
 #[test]
 fn pace_is_asked_often_and_can_end_a_turn() {
-    struct Counted(u64, u64);
-    impl Pace for Counted {
+    struct CountingPace(u64, u64);
+    impl Pace for CountingPace {
         fn go_on(&mut self, steps: u64) -> bool {
             assert!(steps <= self.0 + 1_001, "{steps} after {}", self.0);
             self.0 = steps;
@@ -208,10 +208,10 @@ fn pace_is_asked_often_and_can_end_a_turn() {
     let code =
         super::code("workflow w() { let n = 0\n  while (n < 100000) n++\n  return [1, 2, 3].map(x => x).length }");
     let start = Event { time: 0, kind: EventKind::Started(Box::default()) };
-    let mut pace = Counted(0, u64::MAX);
+    let mut pace = CountingPace(0, u64::MAX);
     let turned = turn(&code, None, std::slice::from_ref(&start), &Limits::default(), &mut pace).unwrap();
     assert!(turned.steps >= pace.0 && turned.steps > 300_000);
-    let given_up = turn(&code, None, &[start], &Limits::default(), &mut Counted(0, 20_000));
+    let given_up = turn(&code, None, &[start], &Limits::default(), &mut CountingPace(0, 20_000));
     assert_eq!(given_up, Err(TurnError::GivenUp));
 }
 

@@ -1,4 +1,4 @@
-//! What happens to a schedule: it takes a turn, and says to other runs what follows.
+//! Advances a schedule by a step, and sends the outbox messages that follow from it.
 
 use segno_proto::{
     Nanos,
@@ -39,7 +39,7 @@ pub struct NewSchedule {
     pub patch: Option<SchedulePatch>,
 }
 
-/// The state of a new schedule, before its first turn.
+/// The state of a new schedule, before its first step.
 pub(crate) fn new(new: &NewSchedule, now: Nanos) -> ScheduleRun {
     let mut state = ScheduleRun {
         schedule: scheduler::with_defaults(new.schedule.clone()).into(),
@@ -52,19 +52,19 @@ pub(crate) fn new(new: &NewSchedule, now: Nanos) -> ScheduleRun {
     state
 }
 
-/// The first turn of a new schedule.
+/// The first step of a new schedule.
 pub(crate) fn begin(draft: &mut Draft, patch: Option<SchedulePatch>) {
     let division = keyword(DIVISION);
     draft.run.state.search_attributes.insert(DIVISION_ATTRIBUTE.to_owned(), division);
-    take(draft, |scheduler| {
+    advance(draft, |scheduler| {
         if let Some(patch) = patch {
             scheduler.patch(patch);
         }
     });
 }
 
-/// Takes a turn: time passes, then something happens, then everything is decided.
-pub(crate) fn take<R>(draft: &mut Draft, happens: impl FnOnce(&mut Scheduler<'_>) -> R) -> Option<R> {
+/// Advances a schedule: time passes, then something happens, then everything is decided.
+pub(crate) fn advance<R>(draft: &mut Draft, happens: impl FnOnce(&mut Scheduler<'_>) -> R) -> Option<R> {
     let now = draft.now();
     let mut state = draft.run.state.schedule.take()?;
     let seed = format!("{}-{}", draft.run.info.namespace_id, state.schedule_id);
@@ -128,6 +128,6 @@ pub(crate) fn wake_at(state: &ScheduleRun) -> Option<Nanos> {
 pub(crate) fn wake(draft: &mut Draft) {
     let due = draft.run.state.schedule.as_ref().and_then(|state| wake_at(state)).is_some_and(|at| at <= draft.now());
     if due {
-        take(draft, |_| ());
+        advance(draft, |_| ());
     }
 }
