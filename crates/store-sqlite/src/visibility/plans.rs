@@ -1,14 +1,13 @@
 //! How SQLite means to answer the statements of lists and counts, for tests.
 
-use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
 use super::sql::Statement;
 
-thread_local! {
-    static PLANS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
+/// Reads are made on threads of the store, so that the plans of all tests meet here: one test at a time takes them.
+static PLANS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notes the plan of a statement.
 pub(super) fn note(connection: &Connection, statement: &Statement) {
@@ -16,10 +15,10 @@ pub(super) fn note(connection: &Connection, statement: &Statement) {
     let values = rusqlite::params_from_iter(&statement.values);
     let steps = explain.query_map(values, |row| row.get::<_, String>(3)).expect("a plan");
     let steps: Vec<_> = steps.map(|step| step.expect("a step")).collect();
-    PLANS.with_borrow_mut(|plans| plans.push(steps.join("; ")));
+    PLANS.lock().unwrap_or_else(PoisonError::into_inner).push(steps.join("; "));
 }
 
-/// The plans noted on this thread since the last call.
+/// The plans noted since the last call.
 pub(super) fn take() -> Vec<String> {
-    PLANS.take()
+    std::mem::take(&mut *PLANS.lock().unwrap_or_else(PoisonError::into_inner))
 }

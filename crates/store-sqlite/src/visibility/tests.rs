@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use segno_store::kit::row;
 use segno_store::visibility::{
@@ -34,6 +35,8 @@ impl Names for Custom {
 struct Filled {
     directory: PathBuf,
     store: SqliteStore,
+    /// No other test notes plans meanwhile.
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Drop for Filled {
@@ -45,6 +48,8 @@ impl Drop for Filled {
 /// Half of the runs are open; each value of K has 1,200 runs, each of I has 60, Division has 3.
 fn filled() -> Filled {
     static STORES: AtomicU32 = AtomicU32::new(0);
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let name = format!("segno-plans-{}-{}", std::process::id(), STORES.fetch_add(1, Ordering::Relaxed));
     let directory = std::env::temp_dir().join(name);
     let options = Options { durable: false, ..Options::default() };
@@ -73,7 +78,7 @@ fn filled() -> Filled {
     };
     let commit = Commit { runs: (1..=RUNS).map(write).collect(), ..Commit::default() };
     assert_eq!(store.commit(vec![commit]).wait(), [Ok(())]);
-    Filled { directory, store }
+    Filled { directory, store, _alone: alone }
 }
 
 impl Filled {
