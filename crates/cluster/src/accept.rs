@@ -6,6 +6,8 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
+use segno_dispatch::Delivery;
+use segno_environment::lock::lock;
 use segno_store::cluster::{Member, NodeId};
 use tokio::{
     io::BufReader,
@@ -24,8 +26,6 @@ use super::{
         Empty, Frame, FrameBody, Hello, Notification, Offer, PROTOCOL, Request, RequestBody, Response, ResponseBody,
     },
 };
-use segno_dispatch::Delivery;
-use segno_environment::lock::lock;
 
 /// Connections of other nodes, those that have not shown the secret yet included.
 const CONNECTIONS_MAX: usize = 512;

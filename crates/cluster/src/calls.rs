@@ -7,7 +7,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use segno_dispatch::{Delivery, ForwardedCall};
 use segno_engine::activity::Sdk;
+use segno_environment::connection::ConnectionId;
 use segno_store::cluster::NodeId;
 use tokio::time::Instant;
 
@@ -16,8 +18,6 @@ use super::{
     link::RequestError,
     wire::{CallResult, ClientCall, RequestBody, ResponseBody},
 };
-use segno_dispatch::{Delivery, ForwardedCall};
-use segno_environment::connection::ConnectionId;
 
 /// How long a response may take that a client waits for without a deadline of its own.
 const RESPONSE_MAX: Duration = Duration::from_secs(75);

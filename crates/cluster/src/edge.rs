@@ -17,13 +17,13 @@ use std::{
     time::Duration,
 };
 
+use segno_dispatch::{Delivery, Poll};
+use segno_environment::lock::lock;
+use segno_matching::{PollerVersion, QueueKey, TaskOffer};
 use segno_store::cluster::NodeId;
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
 use super::wire::PollReport;
-use segno_dispatch::{Delivery, Poll};
-use segno_environment::lock::lock;
-use segno_matching::{PollerVersion, QueueKey, TaskOffer};
 
 /// A take that stood for so long without an answer stands because nothing waits at the home.
 const SETTLED: Duration = Duration::from_millis(25);

@@ -8,10 +8,10 @@ use std::{
     },
 };
 
+use segno_environment::lock::lock;
 use segno_store::cluster::{ClusterMap, NodeId};
 
 use super::{encryption::NodeIdentity, topology::Topology};
-use segno_environment::lock::lock;
 
 /// What went over the connections with another node since this one started, in both directions.
 #[derive(Debug, Default)]

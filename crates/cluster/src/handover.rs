@@ -7,6 +7,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use segno_dispatch::Elsewhere;
+use segno_environment::sabotage;
+use segno_matching::QueueKey;
+use segno_runs::{error::CallError, ports::owner::Place, recovery::load_all, transact::Locked};
 use segno_store::{
     CommitError, OpenRun, OutboxKey, OutboxRow, RunKey,
     cluster::{ClusterMap, NodeId, SHARDS, Shard},
@@ -14,13 +18,6 @@ use segno_store::{
 use tokio::time::Instant;
 
 use super::{Cluster, topology::ShardState};
-use segno_dispatch::Elsewhere;
-use segno_environment::sabotage;
-use segno_matching::QueueKey;
-use segno_runs::error::CallError;
-use segno_runs::ports::owner::Place;
-use segno_runs::recovery::load_all;
-use segno_runs::transact::Locked;
 
 /// Shards handed over together.
 const CHUNK: usize = 32;

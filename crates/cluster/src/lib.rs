@@ -36,14 +36,13 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicUsize},
 };
 
-use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
-
 use edge::Edge;
 use segno_dispatch::Dispatch;
 use segno_environment::lock::lock;
 use segno_matching::QueueKey;
 use segno_runs::runs::Runs;
 use sightings::AnnouncedWorkers;
+use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
 
 pub use calls::{ClientCalls, ForwardError, Forwarded};
 pub use encryption::NodeIdentity;

@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use segno_dispatch::RemoteHold;
+use segno_environment::lock::lock;
 use segno_store::cluster::{Member, NodeId};
 use tokio::{
     io::BufReader,
@@ -29,8 +31,6 @@ use super::{
     handshake::{Side, proof, random, receive_hello, refused, send_hello},
     wire::{Empty, Frame, FrameBody, Hello, Notification, PROTOCOL, Request, Response, ResponseBody},
 };
-use segno_dispatch::RemoteHold;
-use segno_environment::lock::lock;
 
 pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(100);

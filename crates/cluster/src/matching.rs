@@ -6,7 +6,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use segno_dispatch::{Delivery, HeldWork, Poll};
+use segno_environment::{lock::lock, metrics::count};
+use segno_matching::QueueKey;
+use segno_runs::ports::owner::Place;
 use segno_store::cluster::NodeId;
+use segno_workers::HomeOffer;
 use tokio::time::Instant;
 
 use super::{
@@ -16,12 +21,6 @@ use super::{
     offers::{queue_of, wire_queue},
     wire::{NotificationBody, PollReport, Queue, RequestBody, ResponseBody, Take},
 };
-use segno_dispatch::{Delivery, HeldWork, Poll};
-use segno_environment::lock::lock;
-use segno_environment::metrics::count;
-use segno_matching::QueueKey;
-use segno_runs::ports::owner::Place;
-use segno_workers::HomeOffer;
 
 /// Between two attempts to reach a home.
 const RETRY_DELAY: Duration = Duration::from_millis(50);

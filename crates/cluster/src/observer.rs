@@ -1,7 +1,6 @@
 //! What the cluster lets the parts above it do: the port that the node implements.
 
-use segno_runs::error::CallError;
-use segno_runs::ports::PortFuture;
+use segno_runs::{error::CallError, ports::PortFuture};
 
 /// Parts of the node that follow the documents of the cluster, its shards and its leader.
 pub trait ClusterObserver: Send + Sync + 'static {

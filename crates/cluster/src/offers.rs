@@ -14,7 +14,14 @@ use std::{
 };
 
 use bytes::Bytes;
+use segno_dispatch::{Delivery, Elsewhere, ForwardedCall, Poll};
+use segno_environment::connection::ConnectionId;
+use segno_matching::{
+    Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
+};
+use segno_runs::ports::{PortFuture, owner::Place};
 use segno_store::{NamespaceKey, RunKey, cluster::NodeId};
+use segno_workers::{Caller, HomeOffer, OtherNodes, Party};
 use tokio::time::Instant;
 
 use super::{
@@ -22,13 +29,6 @@ use super::{
     calls::ForwardError,
     wire::{Offer, Queue, RequestBody, ResponseBody, Take},
 };
-use segno_dispatch::{Delivery, Elsewhere, ForwardedCall, Poll};
-use segno_environment::connection::ConnectionId;
-use segno_matching::{
-    Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
-};
-use segno_runs::ports::{PortFuture, owner::Place};
-use segno_workers::{Caller, HomeOffer, OtherNodes, Party};
 
 /// Between two attempts to reach a home or an owner.
 const RETRY_DELAY: Duration = Duration::from_millis(50);

@@ -2,6 +2,14 @@
 
 use prost::Message;
 use segno_engine::outbox::OutboxMessage;
+use segno_runs::{
+    error::CallError,
+    ports::{
+        PortFuture,
+        owner::{Arrived, OwnPage, Owner, Place},
+    },
+    slots::WorkflowKey,
+};
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, RunKey, cluster::NodeId};
 use tokio::time::{Duration, Instant};
 
@@ -10,12 +18,6 @@ use super::{
     peers::Peers,
     wire::{DeleteRun, DeliverMessage, DeliveryOutcome, OutcomeKind, RequestBody, ResponseBody},
 };
-use segno_runs::error::CallError;
-use segno_runs::ports::{
-    PortFuture,
-    owner::{Arrived, OwnPage, Owner, Place},
-};
-use segno_runs::slots::WorkflowKey;
 
 /// How long the receiver's half of a message, or a deletion, may take.
 const RESPONSE_MAX: Duration = Duration::from_secs(15);

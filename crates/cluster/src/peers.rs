@@ -5,6 +5,8 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use segno_environment::lock::lock;
+use segno_runs::{error::CallError, ports::PortFuture};
 use segno_store::{
     Store,
     cluster::{ClusterMap, NodeId},
@@ -18,9 +20,6 @@ use super::{
     topology::Topology,
     wire::{Notification, NotificationBody, Request, RequestBody},
 };
-use segno_environment::lock::lock;
-use segno_runs::error::CallError;
-use segno_runs::ports::PortFuture;
 
 /// The links to all other nodes.
 pub struct Peers {

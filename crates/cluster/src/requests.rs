@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use prost::Message;
+use segno_dispatch::Delivery;
 use segno_engine::outbox::OutboxMessage;
+use segno_environment::sabotage;
+use segno_runs::{error::CallError, ports::owner::Arrived, slots::WorkflowKey};
 use segno_store::{NamespaceKey, OutboxKey, RunKey, cluster::NodeId};
 
 use super::{
@@ -15,11 +18,6 @@ use super::{
         RequestBody, ResponseBody,
     },
 };
-use segno_dispatch::Delivery;
-use segno_environment::sabotage;
-use segno_runs::error::CallError;
-use segno_runs::ports::owner::Arrived;
-use segno_runs::slots::WorkflowKey;
 
 fn failed(error: &CallError) -> ResponseBody {
     match error {

@@ -9,6 +9,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use segno_environment::sabotage;
+use segno_runs::error::CallError;
 use segno_store::cluster::{NodeId, Revisions};
 use tokio::time::Instant;
 
@@ -17,8 +19,6 @@ use super::{
     peers::Peers,
     wire::{Request, RequestBody},
 };
-use segno_environment::sabotage;
-use segno_runs::error::CallError;
 
 /// The cause of a node's bad health if documents cannot be read.
 const DOCUMENTS: &str = "documents of the cluster";

@@ -11,18 +11,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_dispatch::Poll;
+use segno_environment::{connection::ConnectionId, lock::lock};
+use segno_runs::placement::connection_prefix;
 use segno_store::{NamespaceKey, cluster::NodeId};
+use segno_workers::{Caller, Party};
 
 use super::{
     Cluster,
     link::LinkHandler,
     wire::{ConnectionClosed, InterruptedPoll, NotificationBody, WorkerSighting},
 };
-use segno_dispatch::Poll;
-use segno_environment::connection::ConnectionId;
-use segno_environment::lock::lock;
-use segno_runs::placement::connection_prefix;
-use segno_workers::{Caller, Party};
 
 /// A worker that calls often is announced this often.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);

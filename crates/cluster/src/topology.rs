@@ -11,16 +11,12 @@ use std::{
     time::Duration,
 };
 
+use segno_environment::{lock::lock, sabotage};
+use segno_runs::{error::CallError, ports::owner::Place, slots::WorkflowKey};
 use segno_store::{
     NamespaceKey, Store,
     cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
 };
-
-use segno_environment::lock::lock;
-use segno_environment::sabotage;
-use segno_runs::error::CallError;
-use segno_runs::ports::owner::Place;
-use segno_runs::slots::WorkflowKey;
 
 /// What callers hear from a node that did not compare its documents with the database for too long.
 pub const LEASE_EXPIRED: &str = "this node has not been able to compare its keys, scripts and namespaces with the \

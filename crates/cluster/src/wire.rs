@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-
 use segno_matching::{PollerVersion, RemoteTask};
 
 /// The version of this protocol.

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
-
-use super::{Dispatch, delivery::Delivery, polls::Poll};
 use segno_environment::metrics::count;
 use segno_matching::{COMMAND_AGE_MAX, TaskOffer, WorkerCommandTask};
 use segno_workers::CONTROL_QUEUES;
+use tokio::time::Instant;
+
+use super::{Dispatch, delivery::Delivery, polls::Poll};
 
 /// A poll for commands is answered after this long at the latest. SDKs wait longer and longer before they repeat a poll
 /// that was cut off, up to 12 s, and only an answer makes them quick again.

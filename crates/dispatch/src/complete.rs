@@ -2,23 +2,25 @@
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
 
-use segno_proto::enums::CommandType;
-
-use super::{
-    Dispatch,
-    delivery::{Delivery, HeldWork},
-    tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
-};
 use segno_engine::{
     Run,
     complete_task::{self, CompleteTask, Completed, Surroundings},
     search_attributes::Rules,
 };
 use segno_environment::metrics::count;
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::queries::QueryAnswer;
-use segno_runs::slots::{Call, Current, RunSelector, SlotState, WorkflowKey};
+use segno_proto::enums::CommandType;
+use segno_runs::{
+    error::CallError,
+    namespaces::Namespace,
+    queries::QueryAnswer,
+    slots::{Call, Current, RunSelector, SlotState, WorkflowKey},
+};
+
+use super::{
+    Dispatch,
+    delivery::{Delivery, HeldWork},
+    tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
+};
 
 /// What the worker gets in return.
 #[derive(Clone, Debug, Default)]

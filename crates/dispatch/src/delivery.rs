@@ -6,6 +6,9 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
+use segno_environment::lock::lock;
+use segno_matching::{QueueKey, QueuedTask};
+use segno_workers::HomeOffer;
 use tokio::runtime::Handle;
 
 use super::{
@@ -13,9 +16,6 @@ use super::{
     elsewhere::RemoteHold,
     tasks::{HeldActivity, HeldTask},
 };
-use segno_environment::lock::lock;
-use segno_matching::{QueueKey, QueuedTask};
-use segno_workers::HomeOffer;
 
 /// What a delivery returns when it fails.
 #[derive(Debug)]

@@ -2,13 +2,12 @@
 
 use std::{collections::HashMap, sync::Mutex};
 
-use segno_proto::query::WorkflowQuery;
-use segno_store::RunKey;
-use tokio::sync::oneshot;
-
 use segno_environment::lock::lock;
 use segno_matching::QueryTask;
+use segno_proto::query::WorkflowQuery;
 use segno_runs::queries::QueryAnswer;
+use segno_store::RunKey;
+use tokio::sync::oneshot;
 
 /// Direct queries that wait for an answer.
 #[derive(Default)]

@@ -5,13 +5,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{Delivery, Poll};
 use bytes::Bytes;
 use segno_engine::activity::Sdk;
 use segno_environment::connection::ConnectionId;
 use segno_matching::{QueueKey, RemoteTask, TaskOffer};
 use segno_runs::ports::PortFuture;
 use segno_workers::{HomeOffer, OtherNodes};
+
+use super::{Delivery, Poll};
 
 /// A task that another node holds for a worker until it knows whether the worker got it. Dropping it gives the task back.
 pub trait RemoteHold: fmt::Debug + Send {

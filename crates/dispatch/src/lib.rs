@@ -17,13 +17,14 @@ mod tasks;
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use segno_engine::{ActivityStop, Run};
-use segno_store::NamespaceKey;
-
 use direct_queries::DirectQueries;
+use segno_engine::{ActivityStop, Run};
 use segno_matching::Matching;
-use segno_runs::ports::{Effects, PortFuture};
-use segno_runs::runs::Runs;
+use segno_runs::{
+    ports::{Effects, PortFuture},
+    runs::Runs,
+};
+use segno_store::NamespaceKey;
 use segno_workers::{OtherNodes, Workers};
 
 pub use complete::CompletedTask;

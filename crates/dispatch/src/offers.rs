@@ -1,13 +1,13 @@
 //! Tasks of runs, put on their queues.
 
 use segno_engine::{Run, priority};
+use segno_matching::{Fairness, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, QueueService, TaskOffer};
 use segno_proto::{Nanos, common::Priority};
+use segno_runs::ports::owner::Place;
 use segno_store::{NamespaceKey, RunKey, cluster::Shard};
+use segno_workers::HomeOffer;
 
 use super::Dispatch;
-use segno_matching::{Fairness, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, QueueService, TaskOffer};
-use segno_runs::ports::owner::Place;
-use segno_workers::HomeOffer;
 
 /// A queue as metrics show it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use segno_engine::activity::Sdk;
+use segno_matching::{PollerVersion, QueueKey, QueueKind, QueuePoll, RemoteTask, TaskOffer};
 use segno_proto::common::WorkerVersionStamp;
+use segno_runs::{error::CallError, ports::owner::Place};
+use segno_workers::{CONTROL_QUEUES, Caller, PollGuard};
 use tokio::time::Instant;
 
 use super::{
@@ -11,10 +14,6 @@ use super::{
     delivery::{Delivery, HeldWork},
     elsewhere::{ForwardedCall, Polled},
 };
-use segno_matching::{PollerVersion, QueueKey, QueueKind, QueuePoll, RemoteTask, TaskOffer};
-use segno_runs::error::CallError;
-use segno_runs::ports::owner::Place;
-use segno_workers::{CONTROL_QUEUES, Caller, PollGuard};
 
 /// A worker's poll for a task.
 #[derive(Clone, Debug)]

@@ -3,18 +3,20 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Run, pause};
+use segno_matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TaskOffer};
 use segno_proto::{
     enums::{QueryRejectCondition, WorkflowExecutionStatus},
     query::WorkflowQuery,
+};
+use segno_runs::{
+    error::CallError,
+    queries::{QueryAnswer, QueryReply},
+    slots::{RunSelector, SlotState, WorkflowKey},
 };
 use segno_store::NamespaceKey;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{Dispatch, direct_queries::DirectQueries};
-use segno_matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TaskOffer};
-use segno_runs::error::CallError;
-use segno_runs::queries::{QueryAnswer, QueryReply};
-use segno_runs::slots::{RunSelector, SlotState, WorkflowKey};
 
 /// Attempts of a workflow task after which queries fail at once instead of waiting for it.
 const FAILING_ATTEMPTS: i32 = 3;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use prost::Message;
+use segno_environment::finish::finish;
+use segno_matching::{ConfigKey, DOCUMENT_PREFIX};
 use segno_proto::taskqueue::TaskQueueConfig;
+use segno_runs::{error::CallError, namespaces::Namespace};
 use segno_store::{Commit, DocumentWrite};
 
 use super::Dispatch;
-use segno_environment::finish::finish;
-use segno_matching::{ConfigKey, DOCUMENT_PREFIX};
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
 
 /// Documents read at a time.
 const PAGE: usize = 1000;

@@ -7,12 +7,11 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use segno_engine::{Run, activity::is_waiting};
+use segno_matching::{QueueKey, QueueKind};
+use segno_runs::{error::CallError, recovery::load_all};
 use segno_store::{OpenRun, RunKey};
 
 use super::Dispatch;
-use segno_matching::{QueueKey, QueueKind};
-use segno_runs::error::CallError;
-use segno_runs::recovery::load_all;
 
 /// Open runs looked at with one read.
 const PAGE: usize = 1000;

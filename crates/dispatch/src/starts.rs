@@ -3,15 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::start::Start;
+use segno_environment::finish::finish;
+use segno_runs::{error::CallError, starts::StartOutcome};
 
 use super::{
     Dispatch,
     delivery::{Delivery, HeldWork},
     tasks::{HeldTask, StartedTask},
 };
-use segno_environment::finish::finish;
-use segno_runs::error::CallError;
-use segno_runs::starts::StartOutcome;
 
 impl Dispatch {
     /// Starts a workflow, see [`Runs::start_workflow`](segno_runs::runs::Runs::start_workflow), and puts together the first task for a

@@ -12,9 +12,18 @@ use segno_engine::{
     task_calls, workflow_task,
     workflow_task::TaskStart,
 };
+use segno_environment::{finish::finish, metrics::count};
+use segno_matching::{QueryTask, TaskOffer};
 use segno_proto::{
     Nanos, common::WorkerVersionStamp, events::ActivityTaskScheduledEventAttributes, protocol::Message,
     query::WorkflowQuery,
+};
+use segno_runs::{
+    error::CallError,
+    history::HistoryView,
+    queries::QueryAnswer,
+    rules,
+    slots::{Call, Current, RunSelector, SlotState, WorkflowKey},
 };
 use segno_store::RunKey;
 
@@ -23,14 +32,6 @@ use super::{
     delivery::{Delivery, HeldWork},
     polls::{Poll, WorkerTask},
 };
-use segno_environment::finish::finish;
-use segno_environment::metrics::count;
-use segno_matching::{QueryTask, TaskOffer};
-use segno_runs::error::CallError;
-use segno_runs::history::HistoryView;
-use segno_runs::queries::QueryAnswer;
-use segno_runs::rules;
-use segno_runs::slots::{Call, Current, RunSelector, SlotState, WorkflowKey};
 
 /// A workflow task that a worker may have.
 #[derive(Clone, Debug)]

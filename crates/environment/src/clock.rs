@@ -11,8 +11,7 @@ use std::{
 use segno_proto::Nanos;
 use segno_store::cluster::{Membership, TimeReading};
 
-use crate::skipping::SkippingClock;
-use crate::system_time;
+use crate::{skipping::SkippingClock, system_time};
 
 /// The longest sleep until a moment of the wall clock. Somebody may set that clock forward meanwhile, and a sleep is
 /// measured by the monotonic clock, which does not notice.

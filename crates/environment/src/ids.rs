@@ -12,7 +12,7 @@ pub struct Ids {
 
 impl Ids {
     /// Draws a seed from the system.
-    pub fn new() -> Self {
+    pub fn seeded() -> Self {
         let mut seed = [0; 16];
         // Without system randomness ids are still unique in this process; that is all the server relies on.
         let _ = getrandom::fill(&mut seed);

@@ -49,6 +49,11 @@ impl<T> Lanes<T> {
         self.waiting.get(&namespace).map_or(0, VecDeque::len)
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How much waits.
     pub fn len(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()

@@ -19,8 +19,7 @@ use segno_proto::Nanos;
 use segno_store::RunKey;
 use tokio::sync::{Notify, oneshot};
 
-use crate::lock::lock;
-use crate::system_time;
+use crate::{lock::lock, system_time};
 
 /// A lock was released that nobody held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -23,17 +23,18 @@ use std::{
     time::Duration,
 };
 
+use segno_environment::{
+    clock::{Clock, SLEEP_MAX, until},
+    hash::HashMap,
+    lock::lock,
+    metrics::{Metrics, count},
+};
 use segno_proto::{Nanos, taskqueue::TaskQueueConfig};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{
     sync::{Notify, oneshot},
     time::Instant,
 };
-
-use segno_environment::clock::{Clock, SLEEP_MAX, until};
-use segno_environment::hash::HashMap;
-use segno_environment::lock::lock;
-use segno_environment::metrics::{Metrics, count};
 
 pub use config::{ConfigKey, DOCUMENT_PREFIX};
 pub use key::{QueueKey, QueueKind};
@@ -578,8 +579,9 @@ impl QueuePlace {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use segno_environment::clock::SystemClock;
+
+    use super::*;
 
     fn matching(backlog_max: usize) -> Matching {
         Matching::new(backlog_max, Arc::new(SystemClock), Arc::default())

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use segno_environment::hash::HashMap;
 use segno_proto::{Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions};
 use segno_store::RunKey;
 use tokio::sync::oneshot;
@@ -17,7 +18,6 @@ use super::{
     stats::{QueueStats, TaskRates},
     task::{Fairness, QueuedTask, TaskOffer},
 };
-use segno_environment::hash::HashMap;
 
 /// Commands that wait on one queue.
 pub const COMMANDS_MAX: usize = 1000;

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, sync::Mutex};
 
+use segno_environment::lock::lock;
 use tokio::sync::Notify;
 
 use super::key::QueueKey;
-use segno_environment::lock::lock;
 
 /// Queues that want their forgotten tasks back.
 #[derive(Default)]

@@ -2,22 +2,23 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use segno_store::Store;
-
 use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers};
 use segno_dispatch::{self, Dispatch};
 use segno_environment::clock::Clock;
 use segno_matching::Matching;
-use segno_runs::access_keys::AccessKeys;
-use segno_runs::error::CallError;
-use segno_runs::options::NodeOptions;
-use segno_runs::ports::{
-    PortFuture,
-    owner::{Alone, Owner},
+use segno_runs::{
+    access_keys::AccessKeys,
+    error::CallError,
+    options::NodeOptions,
+    ports::{
+        PortFuture,
+        owner::{Alone, Owner},
+    },
+    runs::Runs,
+    start,
 };
-use segno_runs::runs::Runs;
-use segno_runs::start;
 use segno_scripts::{ScriptHost, Scripts};
+use segno_store::Store;
 use segno_workers::{self, Workers};
 
 /// A node of Segno.

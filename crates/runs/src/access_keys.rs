@@ -8,12 +8,10 @@ use std::sync::{
 };
 
 use prost::Message;
+use segno_environment::{finish::finish, hash::HashMap};
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
-use crate::error::CallError;
-use crate::runs::Runs;
-use segno_environment::finish::finish;
-use segno_environment::hash::HashMap;
+use crate::{error::CallError, runs::Runs};
 
 const PREFIX: &str = "access-key/";
 /// Documents that belong to no namespace.

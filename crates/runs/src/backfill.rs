@@ -3,8 +3,7 @@
 use segno_engine::Run;
 use segno_store::{Commit, RunKey, RunWrite};
 
-use crate::error::CallError;
-use crate::runs::Runs;
+use crate::{error::CallError, runs::Runs};
 
 /// Runs made findable with one commit each, as one group.
 const GROUP: usize = 64;

@@ -11,14 +11,16 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use segno_engine::{Applied, Context, Durability, Rejection, Run, Transition, oversize};
+use segno_environment::metrics::add;
 use segno_store::OutboxKey;
 use tokio::sync::oneshot;
 
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::{RunSelector, Slot, WaitingCall, WorkflowKey};
-use crate::transact::Locked;
-use segno_environment::metrics::add;
+use crate::{
+    error::CallError,
+    runs::Runs,
+    slots::{RunSelector, Slot, WaitingCall, WorkflowKey},
+    transact::Locked,
+};
 
 /// Turns of the scheduler that a group of calls waits for more of them.
 const GATHER_YIELDS: usize = 3;

@@ -25,15 +25,19 @@ use std::{
 };
 
 use bytes::Bytes;
+use segno_environment::{
+    health::{self, Health},
+    metrics::{Metrics, add, count},
+    sabotage,
+    vitals::{Vitals, panic_text},
+};
 use segno_store::{Commit, CommitError, DocumentWrite, NamespaceKey, Store, Wait};
 use tokio::sync::{mpsc as tasks, oneshot};
 
-use crate::commit_shares::CommitShares;
-use crate::turns::{Share, Turns};
-use segno_environment::health::{self, Health};
-use segno_environment::metrics::{Metrics, add, count};
-use segno_environment::sabotage;
-use segno_environment::vitals::{Vitals, panic_text};
+use crate::{
+    commit_shares::CommitShares,
+    turns::{Share, Turns},
+};
 
 /// Most commits in one durable transaction.
 const GROUP_MAX: usize = 64;

@@ -5,10 +5,7 @@ use std::{sync::Arc, time::Instant};
 use segno_engine::start::Start;
 use segno_store::NamespaceKey;
 
-use crate::error::CallError;
-use crate::list_limits::ListCaller;
-use crate::namespaces::Namespace;
-use crate::runs::Runs;
+use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, runs::Runs};
 
 /// Children that the runs of a namespace may start in a second if nothing is set. A start by a client has no such limit.
 const CHILDREN_PER_SECOND: usize = 1000;

@@ -6,9 +6,8 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use segno_store::RunKey;
-
 use segno_environment::lock::lock;
+use segno_store::RunKey;
 
 /// Runs that are remembered; those beyond are logged again each time they are met.
 const REMEMBERED_MAX: usize = 10_000;

@@ -8,14 +8,15 @@ use segno_engine::{
     terminate::{self, Terminate},
     workflow_task::SERVER_IDENTITY,
 };
+use segno_environment::{finish::finish, lock::lock};
 use segno_store::{Commit, CurrentReset, CurrentWrite, NamespaceKey, OutboxKey, ReadError, RunKey, Store};
 
-use crate::error::CallError;
-use crate::load::add_start_event;
-use crate::runs::Runs;
-use crate::slots::{RunSelector, WorkflowKey};
-use segno_environment::finish::finish;
-use segno_environment::lock::lock;
+use crate::{
+    error::CallError,
+    load::add_start_event,
+    runs::Runs,
+    slots::{RunSelector, WorkflowKey},
+};
 
 /// How often a deletion looks whether the run's last messages are delivered, at first and in the end.
 const MESSAGES_WAIT: Duration = Duration::from_millis(20);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use segno_engine::{ActivityStop, Effect, Run, activity::is_waiting};
 use segno_store::RunKey;
 
-use crate::ports::Effects;
-use crate::runs::Runs;
+use crate::{ports::Effects, runs::Runs};
 
 impl Runs {
     /// The part that carries out what follows from transitions; `None` if the node has ended.

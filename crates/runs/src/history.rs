@@ -8,9 +8,11 @@ use segno_proto::{
 use segno_store::{HistoryBatch, RunKey};
 use tokio::time::Instant;
 
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::{Current, WorkflowKey};
+use crate::{
+    error::CallError,
+    runs::Runs,
+    slots::{Current, WorkflowKey},
+};
 
 /// Bytes of one page, well below the 4 MiB that clients accept by default.
 const PAGE_BYTES_MAX: usize = 3 * 1024 * 1024;

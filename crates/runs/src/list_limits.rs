@@ -11,12 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_environment::{connection::ConnectionId, lock::lock};
 use segno_store::{Read, ReadLimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::CallError;
-use segno_environment::connection::ConnectionId;
-use segno_environment::lock::lock;
 
 /// The longest that a list may take, its wait included, if its caller allows more or says nothing.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -134,8 +133,9 @@ impl Drop for Admitted {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
 
     /// A list that never ends by itself.
     fn endless(running: Arc<AtomicUsize>) -> impl FnOnce(&ReadLimit) -> Read<()> + Send {

@@ -3,16 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Rejection, Run, run_key_of};
+use segno_environment::metrics::count;
 use segno_proto::History;
 use segno_store::{ReadError, RunKey, RunRecord, Store};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::error::CallError;
-use crate::history;
-use crate::runs::Runs;
-use crate::slots::{Current, RunSelector, Slot, SlotState, WorkflowKey};
-use crate::transact::{Locked, progress_of};
-use segno_environment::metrics::count;
+use crate::{
+    error::CallError,
+    history,
+    runs::Runs,
+    slots::{Current, RunSelector, Slot, SlotState, WorkflowKey},
+    transact::{Locked, progress_of},
+};
 
 /// The longest wait for the lock of a workflow.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);

@@ -6,10 +6,7 @@ use std::sync::Arc;
 
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, RunKey, cluster::NodeId};
 
-use crate::error::CallError;
-use crate::ports::owner::Place;
-use crate::runs::Runs;
-use crate::slots::WorkflowKey;
+use crate::{error::CallError, ports::owner::Place, runs::Runs, slots::WorkflowKey};
 
 /// The low bits of a connection's number are counted by its node.
 const CONNECTION_BITS: u32 = 40;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use segno_engine::Run;
 use segno_store::{ReadError, RunKey, Store};
 
-use crate::error::CallError;
-use crate::runs::Runs;
+use crate::{error::CallError, runs::Runs};
 
 const PAGE: usize = 4096;
 /// Runs read at a time when tasks are offered again.

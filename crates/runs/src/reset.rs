@@ -7,16 +7,18 @@ use segno_engine::{
     reset::{self, Reset},
     state::ScriptCheckpoint,
 };
+use segno_environment::finish::finish;
 use segno_proto::{History, events::HistoryEvent};
 use segno_store::RunKey;
 
-use crate::error::CallError;
-use crate::history::check_page;
-use crate::ports::{Pending, ScriptAt};
-use crate::runs::Runs;
-use crate::slots::{Current, WorkflowKey};
-use crate::transact::{Beside, run_write};
-use segno_environment::finish::finish;
+use crate::{
+    error::CallError,
+    history::check_page,
+    ports::{Pending, ScriptAt},
+    runs::Runs,
+    slots::{Current, WorkflowKey},
+    transact::{Beside, run_write},
+};
 
 /// Batches read at a time.
 const BATCHES: usize = 256;

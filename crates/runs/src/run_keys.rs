@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use segno_environment::lock::lock;
 use segno_store::{CommitError, RunKey, Store};
 
 use crate::error::CallError;
-use segno_environment::lock::lock;
 
 /// Keys set aside with one write.
 const BLOCK: u64 = 10_000;

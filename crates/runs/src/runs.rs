@@ -10,29 +10,33 @@ use std::{
 };
 
 use segno_engine::{Context, Run, limits::Limits};
+use segno_environment::{
+    clock::Clock,
+    health::{self, Health},
+    ids::Ids,
+    metrics::Metrics,
+    skipping::SkippingClock,
+    vitals::Vitals,
+};
 use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
 use tokio::sync::Notify;
 
-use crate::batch::Batches;
-use crate::committer::Committer;
-use crate::completion_pages::CompletionPages;
-use crate::damaged::DamagedRuns;
-use crate::error::CallError;
-use crate::list_limits::ListLimits;
-use crate::namespaces::Namespaces;
-use crate::options::NodeOptions;
-use crate::outbox::Outbox;
-use crate::ports::{EffectsPort, Turn, owner::Owner};
-use crate::run_keys::RunKeys;
-use crate::slots::Slots;
-use crate::start_limits::StartLimits;
-use crate::timers::Timers;
-use segno_environment::clock::Clock;
-use segno_environment::health::{self, Health};
-use segno_environment::ids::Ids;
-use segno_environment::metrics::Metrics;
-use segno_environment::skipping::SkippingClock;
-use segno_environment::vitals::Vitals;
+use crate::{
+    batch::Batches,
+    committer::Committer,
+    completion_pages::CompletionPages,
+    damaged::DamagedRuns,
+    error::CallError,
+    list_limits::ListLimits,
+    namespaces::Namespaces,
+    options::NodeOptions,
+    outbox::Outbox,
+    ports::{EffectsPort, Turn, owner::Owner},
+    run_keys::RunKeys,
+    slots::Slots,
+    start_limits::StartLimits,
+    timers::Timers,
+};
 
 /// Moments of different nodes differ in their last bits.
 const NODES_APART: u64 = 1024;
@@ -113,7 +117,7 @@ impl Runs {
         let health = Arc::new(Health::default());
         let committer = Committer::start(&store, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
-        let ids = Ids::new();
+        let ids = Ids::seeded();
         let namespaces = Namespaces::load(&*store, &ids).await?;
         Ok(Arc::new(Self {
             store,

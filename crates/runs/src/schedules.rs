@@ -8,12 +8,10 @@ use segno_store::visibility::{
     Attribute, BadFilter, Comparison, Count, Filter, Kind, Names, Order, Value, parse_count, parse_list,
 };
 
-use crate::error::CallError;
-use crate::list_limits::ListCaller;
-use crate::list_position::ListPosition;
-use crate::namespaces::Namespace;
-use crate::runs::Runs;
-use crate::visibility::FoundRuns;
+use crate::{
+    error::CallError, list_limits::ListCaller, list_position::ListPosition, namespaces::Namespace, runs::Runs,
+    visibility::FoundRuns,
+};
 
 /// Stands for the id of a schedule or a standalone activity while a filter is read: a number that no attribute has.
 pub const RUN_NAME: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use segno_engine::Run;
 use segno_store::RunKey;
 
-use crate::error::CallError;
-use crate::runs::Runs;
+use crate::{error::CallError, runs::Runs};
 
 impl Runs {
     /// Sets a run aside.

@@ -9,14 +9,16 @@ use segno_store::{
 };
 use tokio::time::Instant;
 
-use crate::error::CallError;
-use crate::list_limits::ListCaller;
-use crate::list_position::ListPosition;
-use crate::namespaces::Namespace;
-use crate::runs::Runs;
-use crate::schedules::{RUN_NAME, with_workflow_ids};
-use crate::slots::WorkflowKey;
-use crate::visibility::FoundRuns;
+use crate::{
+    error::CallError,
+    list_limits::ListCaller,
+    list_position::ListPosition,
+    namespaces::Namespace,
+    runs::Runs,
+    schedules::{RUN_NAME, with_workflow_ids},
+    slots::WorkflowKey,
+    visibility::FoundRuns,
+};
 
 /// The names that filters of standalone activities know.
 struct OfActivities<'a>(&'a Namespace);

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::CallError;
-use crate::namespaces::retention;
-use crate::outbox;
-use crate::runs::Runs;
-use crate::wakes;
+use crate::{error::CallError, namespaces::retention, outbox, runs::Runs, wakes};
 
 /// Reads what is in memory as a whole: scripts and batches. The parts above are there by now.
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {

@@ -13,9 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_store::NamespaceKey;
-
 use segno_environment::lock::lock;
+use segno_store::NamespaceKey;
 
 /// How many seconds' worth of starts may come at once.
 const BURST_SECONDS: f64 = 2.0;

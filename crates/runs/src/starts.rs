@@ -11,15 +11,16 @@ use segno_engine::{
     update::admit::Admit,
     workflow_task::TaskStart,
 };
+use segno_environment::finish::{Finish, finish};
 use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{Commit, NamespaceKey, OutboxKey, RunKey};
 
-use crate::error::{CallError, no_script};
-use crate::runs::Runs;
-use crate::slots::{Current, WorkflowKey};
-use crate::transact::Locked;
-use crate::update_with_start::WithStartError;
-use segno_environment::finish::{Finish, finish};
+use crate::{
+    error::{CallError, no_script},
+    runs::Runs,
+    slots::{Current, WorkflowKey},
+    transact::Locked,
+};
 
 /// What became of a start.
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ impl Runs {
     }
 
     /// Finds the script that a start names, if it does.
-    fn pin_script(&self, start: Start) -> Result<Start, CallError> {
+    pub(crate) fn pin_script(&self, start: Start) -> Result<Start, CallError> {
         if start.options.standalone.is_some() {
             // Its type names an activity.
             return Ok(start);
@@ -131,7 +132,7 @@ impl Runs {
     }
 
     /// Creates a run, ending the one in its way if there is one, with a signal if there is one.
-    async fn create(
+    pub(crate) async fn create(
         self: &Arc<Self>,
         locked: &mut Locked,
         start: Box<Start>,
@@ -166,31 +167,6 @@ impl Runs {
         }
         let first_task = eager.then_some(current);
         Ok(StartOutcome { status: run.status(), run, started: true, first_task, attached: false, finished: false })
-    }
-
-    /// Creates a run that has an update from its first moment on, if the policies allow it.
-    pub async fn create_with_update(
-        self: &Arc<Self>,
-        locked: &mut Locked,
-        start: Start,
-        update: Admit,
-    ) -> Result<StartOutcome, WithStartError> {
-        let start = self.pin_script(start).map_err(WithStartError::Start)?;
-        let decision = start_conflict::resolve(current_run(locked), &start.options)
-            .map_err(|refused| WithStartError::Start(refused.into()))?;
-        match decision {
-            Conflict::Create | Conflict::TerminateExisting => {
-                let created = self.create(locked, Box::new(start), None, Some(update), Vec::new()).await;
-                created.map_err(|error| match error {
-                    CallError::Rejected(_) => WithStartError::Update(error),
-                    other => WithStartError::Start(other),
-                })
-            }
-            Conflict::SameRequest | Conflict::UseExisting => {
-                let text = "Workflow was not started: it is there already and is closed";
-                Err(WithStartError::Start(CallError::Unavailable(text.to_owned())))
-            }
-        }
     }
 
     /// Hands the first task of a new run to its starter. Like every start it stays in memory, so that it can be given

@@ -5,10 +5,10 @@
 
 use std::sync::{Arc, Weak};
 
+use segno_environment::vitals::panic_text;
 use tokio::task::AbortHandle;
 
 use crate::runs::Runs;
-use segno_environment::vitals::panic_text;
 
 impl Runs {
     /// Why the node cannot work any more, if it cannot.

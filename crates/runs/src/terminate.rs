@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segno_engine::{Applied, Context, Rejection, Run};
+use segno_environment::finish::finish;
 use segno_proto::{
     History,
     enums::WorkflowExecutionStatus,
@@ -21,12 +22,13 @@ use segno_store::{
     visibility::{Closed, VisibilityRow},
 };
 
-use crate::delete::{Damaged, find_damaged};
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::{Current, RunSelector, WorkflowKey};
-use crate::transact::Locked;
-use segno_environment::finish::finish;
+use crate::{
+    delete::{Damaged, find_damaged},
+    error::CallError,
+    runs::Runs,
+    slots::{Current, RunSelector, WorkflowKey},
+    transact::Locked,
+};
 
 impl Runs {
     /// Terminates a run. `decide` is the transition; `first_run_id` is the first run of the chain that is meant, or empty.

@@ -5,12 +5,10 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
 
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::Notify;
-
-use segno_environment::hash::HashMap;
-use segno_environment::lock::lock;
 
 #[derive(Default)]
 struct Armed {

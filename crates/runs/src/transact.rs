@@ -9,6 +9,7 @@ use prost::Message;
 use segno_engine::{
     Applied, Context, Durability, Effect, Rejection, Run, Transition, script, task_calls, update::Updates, wake,
 };
+use segno_environment::finish::finish;
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
     Commit, Compaction, CurrentWrite, HistoryBatch, NamespaceKey, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite,
@@ -16,13 +17,14 @@ use segno_store::{
 };
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use crate::compaction::first_event_id;
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::{
-    Call, Current, PendingCall, Progress, RunSelector, Slot, SlotState, WaitingCall, WorkflowKey, request_bytes,
+use crate::{
+    compaction::first_event_id,
+    error::CallError,
+    runs::Runs,
+    slots::{
+        Call, Current, PendingCall, Progress, RunSelector, Slot, SlotState, WaitingCall, WorkflowKey, request_bytes,
+    },
 };
-use segno_environment::finish::finish;
 
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// More messages than a run can have under way.

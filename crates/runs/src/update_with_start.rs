@@ -5,21 +5,24 @@ use std::sync::Arc;
 use segno_engine::{
     Run,
     start::Start,
-    start_conflict::{self, UpdateOrStart},
+    start_conflict::{self, Conflict, UpdateOrStart},
     update::{
         abort::Abort,
         admit::{self, Admit},
     },
 };
+use segno_environment::finish::finish;
 use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::WorkflowKey;
-use crate::starts::StartOutcome;
-use crate::updates::{UpdateReply, WaitFor};
-use segno_environment::finish::finish;
+use crate::{
+    error::CallError,
+    runs::Runs,
+    slots::WorkflowKey,
+    starts::{StartOutcome, current_run},
+    transact::Locked,
+    updates::{UpdateReply, WaitFor},
+};
 
 /// Tries when the workflow closes under the update's feet.
 const TRIES: usize = 2;
@@ -93,6 +96,31 @@ impl Runs {
                 Ok(there(locked.state.current.as_ref().map_or(run, |current| current.run.clone()), false))
             }
             _ => self.create_with_update(&mut locked, start, update).await,
+        }
+    }
+
+    /// Creates a run that has an update from its first moment on, if the policies allow it.
+    async fn create_with_update(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        start: Start,
+        update: Admit,
+    ) -> Result<StartOutcome, WithStartError> {
+        let start = self.pin_script(start).map_err(WithStartError::Start)?;
+        let decision = start_conflict::resolve(current_run(locked), &start.options)
+            .map_err(|refused| WithStartError::Start(refused.into()))?;
+        match decision {
+            Conflict::Create | Conflict::TerminateExisting => {
+                let created = self.create(locked, Box::new(start), None, Some(update), Vec::new()).await;
+                created.map_err(|error| match error {
+                    CallError::Rejected(_) => WithStartError::Update(error),
+                    other => WithStartError::Start(other),
+                })
+            }
+            Conflict::SameRequest | Conflict::UseExisting => {
+                let text = "Workflow was not started: it is there already and is closed";
+                Err(WithStartError::Start(CallError::Unavailable(text.to_owned())))
+            }
         }
     }
 }

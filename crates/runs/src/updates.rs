@@ -13,9 +13,11 @@ use segno_engine::{
 use segno_proto::{events::history_event::Attributes, update::Outcome};
 use tokio::time::Instant;
 
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::{Current, RunSelector, WorkflowKey};
+use crate::{
+    error::CallError,
+    runs::Runs,
+    slots::{Current, RunSelector, WorkflowKey},
+};
 
 /// How far an update has come.
 #[derive(Clone, Debug, PartialEq)]

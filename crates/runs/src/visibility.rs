@@ -17,11 +17,13 @@ use segno_store::{
     },
 };
 
-use crate::error::CallError;
-use crate::list_limits::ListCaller;
-use crate::list_position::ListPosition;
-use crate::namespaces::{Namespace, Namespaces};
-use crate::runs::Runs;
+use crate::{
+    error::CallError,
+    list_limits::ListCaller,
+    list_position::ListPosition,
+    namespaces::{Namespace, Namespaces},
+    runs::Runs,
+};
 
 /// The kind of values a type of the wire has.
 pub fn kind_of(kind: IndexedValueType) -> Kind {

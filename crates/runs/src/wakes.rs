@@ -6,16 +6,18 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use segno_environment::{
+    clock::{SLEEP_MAX, sleep_for, until},
+    lanes::{Lanes, UnderWay},
+    lock::lock,
+    metrics::count,
+    skipping::SkippingClock,
+};
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::futures::Notified;
 
 use crate::runs::Runs;
-use segno_environment::clock::{SLEEP_MAX, sleep_for, until};
-use segno_environment::lanes::{Lanes, UnderWay};
-use segno_environment::lock::lock;
-use segno_environment::metrics::count;
-use segno_environment::skipping::SkippingClock;
 
 /// Wake-ups under way at the same time, in all and of one namespace while others are at work.
 const UNDER_WAY_MAX: usize = 64;

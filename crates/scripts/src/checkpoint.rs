@@ -8,11 +8,10 @@ use segno_engine::{
     state::{RunState, Script, ScriptCheckpoint},
 };
 use segno_proto::events::HistoryEvent;
+use segno_runs::{error::CallError, reset::find_checkpoint};
 use segno_store::RunKey;
 
 use super::{error::damaged, host::Scripts};
-use segno_runs::error::CallError;
-use segno_runs::reset::find_checkpoint;
 
 /// A checkpoint as it is stored.
 #[derive(Clone, PartialEq, Message)]

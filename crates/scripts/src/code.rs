@@ -12,6 +12,7 @@ use segno_flow::{
     Code,
     diagnostic::{Diagnostic, Severity},
 };
+use segno_runs::error::CallError;
 use segno_store::NamespaceKey;
 
 use super::{
@@ -20,7 +21,6 @@ use super::{
     host::Scripts,
     records::{SHOWN_DIGITS, VersionContent, version_document},
 };
-use segno_runs::error::CallError;
 
 impl Scripts {
     /// Source and code of a version.

@@ -6,10 +6,9 @@ use std::{
 };
 
 use segno_engine::script::Version;
+use segno_environment::lock::lock;
 use segno_flow::Code;
 use segno_store::NamespaceKey;
-
-use segno_environment::lock::lock;
 
 /// Bytes of compiled code in memory.
 const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -1,11 +1,10 @@
 //! Removing old history of scripts: no turn ever reads it, so that a script may loop for years.
 
 use segno_engine::{Compaction, Run, Transition, script};
+use segno_runs::{compaction::marker, error::CallError};
 use segno_store::{NamespaceKey, RunKey};
 
 use super::{error::damaged, host::Scripts};
-use segno_runs::compaction::marker;
-use segno_runs::error::CallError;
 
 impl Scripts {
     /// Adds the removal of old history to a transition if there is much of it. The first batch, with the first event,

@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use segno_flow::{Code, diagnostic::Diagnostic};
+use segno_runs::{error::CallError, namespaces::Namespace};
 
 use super::{error::ScriptError, host::Scripts};
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
 
 /// A script to deploy.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,9 @@ use segno_engine::{
     Run,
     script::{self, Version, hex},
 };
+use segno_environment::finish::finish;
 use segno_flow::diagnostic::Diagnostic;
+use segno_runs::{error::CallError, namespaces::Namespace};
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
 use super::{
@@ -20,9 +22,6 @@ use super::{
         version_document,
     },
 };
-use segno_environment::finish::finish;
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
 
 /// What a deployment did.
 #[derive(Clone, Debug, PartialEq, Eq)]

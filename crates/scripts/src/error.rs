@@ -2,7 +2,6 @@
 
 use segno_engine::Run;
 use segno_flow::diagnostic::Diagnostic;
-
 use segno_runs::error::CallError;
 
 /// Why something about scripts was not done.

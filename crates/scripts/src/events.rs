@@ -20,10 +20,12 @@ use segno_proto::{
     timestamp_nanos,
     update::Request,
 };
+use segno_runs::{
+    error::no_script,
+    namespaces::{Namespace, attribute_type_name},
+};
 
 use super::values::{failure, payload, payloads};
-use segno_runs::error::no_script;
-use segno_runs::namespaces::{Namespace, attribute_type_name};
 
 /// Gives the names and types of the search attributes that a script may set. Only the first turn needs them.
 type AttributeTypes<'a> = &'a dyn Fn() -> Vec<(String, String)>;

@@ -15,8 +15,17 @@ use segno_engine::{
     state::WorkflowTask,
     task_calls::{self, FailTask, TaskRef},
 };
+use segno_environment::{
+    finish::finish,
+    metrics::{add, count},
+};
 use segno_flow::interface::{Command, Pace, TurnError, TurnResult};
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
+use segno_runs::{
+    error::CallError,
+    namespaces::Namespace,
+    slots::{Current, RunSelector, WorkflowKey},
+};
 use segno_store::{NamespaceKey, RunKey};
 
 use super::{
@@ -25,11 +34,6 @@ use super::{
     threads::TimeSlice,
     turn::{TurnInput, TurnRejected, TurnSources, TurnTransition},
 };
-use segno_environment::finish::finish;
-use segno_environment::metrics::{add, count};
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::slots::{Current, RunSelector, WorkflowKey};
 
 /// Steps after which a turn lets others go first.
 const GIVE_WAY: u64 = 50_000;

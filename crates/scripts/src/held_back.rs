@@ -7,9 +7,8 @@ use std::{
 };
 
 use segno_engine::{Run, script};
-use segno_store::RunKey;
-
 use segno_environment::lock::lock;
+use segno_store::RunKey;
 
 /// See the module.
 #[derive(Default)]

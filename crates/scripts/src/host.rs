@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use segno_runs::runs::Runs;
+
 use super::{
     code_cache::CodeCache, held_back::HeldBackTurns, inline_time::InlineTime, log::LogAllowances, registry::Registry,
     resumes::Resumes, threads::ScriptThreads,
 };
-use segno_runs::runs::Runs;
 
 /// What executes scripts. It holds no runs: the runs hold it, as their port [`Turn`](segno_runs::ports::Turn).
 #[derive(Default)]

@@ -11,7 +11,9 @@
 use std::time::{Duration, Instant};
 
 use segno_engine::{Applied, Run, Transition, script, task_calls};
+use segno_environment::metrics::{add, count};
 use segno_flow::interface::{Command, Pace};
+use segno_runs::{error::CallError, ports::AfterCommit, slots::Current};
 use segno_store::NamespaceKey;
 
 use super::{
@@ -19,10 +21,6 @@ use super::{
     log::ScriptLines,
     turn::{TurnSources, TurnTransition},
 };
-use segno_environment::metrics::{add, count};
-use segno_runs::error::CallError;
-use segno_runs::ports::AfterCommit;
-use segno_runs::slots::Current;
 
 /// Steps after which an inline turn is given up.
 const STEPS_MAX: u64 = 20_000;

@@ -6,9 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_store::NamespaceKey;
-
 use segno_environment::lock::lock;
+use segno_store::NamespaceKey;
 
 /// What a turn may take without being counted.
 const SMALL_TURN: Duration = Duration::from_micros(250);

@@ -10,6 +10,11 @@ use segno_proto::{
     events::{HistoryEvent, history_event::Attributes},
     query::WorkflowQuery,
 };
+use segno_runs::{
+    error::CallError,
+    namespaces::Namespace,
+    slots::{Current, WorkflowKey},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -18,9 +23,6 @@ use super::{
     replay::{self, ReplaySettings},
     values::{payloads, wire_payload},
 };
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::slots::{Current, WorkflowKey};
 
 /// The query that shows the state of any script.
 const STATE_QUERY: &str = "__segno_flow_state";

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use segno_engine::script::{self, hex};
 use segno_flow::hir::FunctionKind;
 use segno_proto::enums::WorkflowExecutionStatus;
+use segno_runs::{error::CallError, namespaces::Namespace};
 use segno_store::visibility::{Attribute, Comparison, Filter, Value};
 
 use super::{
@@ -14,8 +15,6 @@ use super::{
     host::Scripts,
     records::{Activation, ScriptRecord, VersionRecord, parse_digits},
 };
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
 
 /// Versions with open runs of which is looked whether they can be executed.
 const UNUSABLE_LOOKED_AT: usize = 20;

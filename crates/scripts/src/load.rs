@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use prost::Message;
+use segno_runs::error::CallError;
 use segno_store::NamespaceKey;
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
     records::{NAME_PREFIX, ScriptRecord},
     registry::Names,
 };
-use segno_runs::error::CallError;
 
 /// Documents read at a time.
 const PAGE: usize = 1000;

@@ -11,11 +11,12 @@ use std::{
 };
 
 use segno_engine::state::RunInfo;
+use segno_environment::{
+    lock::lock,
+    metrics::{Metrics, add},
+};
 use segno_flow::interface::LogLine;
 use segno_store::RunKey;
-
-use segno_environment::lock::lock;
-use segno_environment::metrics::{Metrics, add};
 
 /// Bytes that a run may write to the log in a second, over time.
 const BYTES_PER_SECOND: u64 = 10 * 1024;

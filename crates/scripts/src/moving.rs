@@ -16,17 +16,19 @@ use segno_engine::{
     script::{self, Version, hex},
     script_move::{self, Move},
 };
+use segno_environment::finish::finish;
 use segno_flow::interface::{Command, TurnResult};
 use segno_proto::events::{HistoryEvent, history_event::Attributes as A};
+use segno_runs::{
+    error::CallError,
+    namespaces::Namespace,
+    ports::Pending,
+    reset::{check_compaction, cut},
+    slots::{Current, WorkflowKey},
+};
 use segno_store::NamespaceKey;
 
 use super::{error::ScriptError, events::attribute_types, host::Scripts, versions::LoadedVersion};
-use segno_environment::finish::finish;
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::ports::Pending;
-use segno_runs::reset::{check_compaction, cut};
-use segno_runs::slots::{Current, WorkflowKey};
 
 /// How long a move waits for a turn that is under way.
 const TURN_WAIT: Duration = Duration::from_secs(15);

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use segno_engine::{Run, Transition, script::Version};
 use segno_proto::{common::Payloads, events::HistoryEvent, query::WorkflowQuery};
+use segno_runs::{
+    error::CallError,
+    ports::{AfterCommit, Pending, ScriptAt, Turn},
+    runs::Runs,
+    slots::{Current, WorkflowKey},
+};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::time::Instant;
 
 use super::host::{ScriptHost, Scripts};
-use segno_runs::error::CallError;
-use segno_runs::ports::{AfterCommit, Pending, ScriptAt, Turn};
-use segno_runs::runs::Runs;
-use segno_runs::slots::{Current, WorkflowKey};
 
 impl Turn for ScriptHost {
     fn load<'a>(self: Arc<Self>, runs: &'a Arc<Runs>) -> Pending<'a, Result<(), CallError>> {

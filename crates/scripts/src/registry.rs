@@ -10,12 +10,11 @@ use std::{
 };
 
 use segno_engine::script::Version;
+use segno_runs::{error::no_script, namespaces::Namespace};
 use segno_store::NamespaceKey;
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::{error::ScriptError, records::ScriptRecord};
-use segno_runs::error::no_script;
-use segno_runs::namespaces::Namespace;
 
 /// The scripts of a namespace.
 pub(super) type Names = BTreeMap<String, Arc<ScriptRecord>>;

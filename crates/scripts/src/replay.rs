@@ -14,6 +14,7 @@ use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
     timestamp_nanos,
 };
+use segno_runs::{error::CallError, namespaces::Namespace, ports::ScriptAt, slots::Current};
 use segno_store::NamespaceKey;
 
 use super::{
@@ -24,10 +25,6 @@ use super::{
     values::payloads,
     versions::{LoadedVersion, RunVersions},
 };
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::ports::ScriptAt;
-use segno_runs::slots::Current;
 
 impl Scripts {
     /// How far a script had come before an event, with its state; `None` if the run is no script. `past` is its history

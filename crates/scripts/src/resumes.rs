@@ -5,11 +5,12 @@
 
 use std::{collections::HashSet, sync::Mutex};
 
+use segno_environment::{
+    lanes::{Lanes, UnderWay},
+    lock::lock,
+};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::Notify;
-
-use segno_environment::lanes::{Lanes, UnderWay};
-use segno_environment::lock::lock;
 
 /// Turns under way at the same time, of all namespaces.
 const UNDER_WAY_MAX: usize = 256;

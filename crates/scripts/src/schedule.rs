@@ -17,11 +17,13 @@ use segno_proto::{
     enums::{TaskQueueKind, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
     taskqueue::TaskQueue,
 };
+use segno_runs::{
+    error::CallError,
+    namespaces::Namespace,
+    slots::{RunSelector, WorkflowKey},
+};
 
 use super::host::Scripts;
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::slots::{RunSelector, WorkflowKey};
 
 /// Workflow ids of schedules begin so; the name of the script follows.
 const PREFIX: &str = "flow-schedule/";

@@ -13,13 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_environment::{lock::lock, vitals::panic_text};
+use segno_runs::error::CallError;
 use segno_store::NamespaceKey;
 use tokio::sync::oneshot;
 
 use super::permits::{Grant, Permits};
-use segno_environment::lock::lock;
-use segno_environment::vitals::panic_text;
-use segno_runs::error::CallError;
 
 /// Queries and checks of one namespace that may wait. Those beyond are refused.
 const WAITING_MAX: usize = 256;

@@ -22,6 +22,7 @@ use segno_proto::{
     History, common::WorkerVersionStamp, enums::VersioningBehavior, events::HistoryEvent, protocol::Message,
     sdk::WorkflowTaskCompletedMetadata,
 };
+use segno_runs::{error::CallError, namespaces::Namespace, slots::Current};
 
 use super::{
     checkpoint, commands,
@@ -30,9 +31,6 @@ use super::{
     host::Scripts,
     log::ScriptLines,
 };
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
-use segno_runs::slots::Current;
 
 /// Batches of history read at a time.
 const BATCHES: usize = 256;

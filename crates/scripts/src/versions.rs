@@ -12,13 +12,12 @@ use segno_flow::{
     Code, MigrateError, ScriptVersion,
     interface::{Limits, TurnResult},
 };
+use segno_runs::{error::CallError, namespaces::Namespace};
 
 use super::{
     error::{ScriptError, damaged},
     host::Scripts,
 };
-use segno_runs::error::CallError;
-use segno_runs::namespaces::Namespace;
 
 /// A version of a script: its code, and the source of which it was made.
 #[derive(Clone)]

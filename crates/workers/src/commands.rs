@@ -9,18 +9,19 @@ use std::{
 };
 
 use segno_engine::{ActivityStop, Run};
+use segno_environment::{lock::lock, metrics::add};
+use segno_matching::{
+    COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask,
+};
 use segno_proto::Nanos;
+use segno_runs::{
+    ports::owner::Place,
+    tokens::{ActivityToken, Token},
+};
 use segno_store::{NamespaceKey, cluster::Shard};
 
 use super::HomeOffer;
 use super::Workers;
-use segno_environment::lock::lock;
-use segno_environment::metrics::add;
-use segno_matching::{
-    COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask,
-};
-use segno_runs::ports::owner::Place;
-use segno_runs::tokens::{ActivityToken, Token};
 
 /// Commands that are kept for queues without polls.
 pub const UNCLAIMED_MAX: usize = 1000;

@@ -11,9 +11,8 @@ use std::{
     sync::Arc,
 };
 
-use segno_store::NamespaceKey;
-
 use segno_environment::connection::ConnectionId;
+use segno_store::NamespaceKey;
 
 /// Who is behind a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,11 +10,11 @@ use std::{
 };
 
 use prost::Message;
+use segno_environment::lock::lock;
 use segno_proto::{Nanos, enums::WorkerStatus, worker::WorkerHeartbeat};
 use segno_store::NamespaceKey;
 
 use super::query::WorkerQuery;
-use segno_environment::lock::lock;
 
 /// Most workers of all namespaces.
 const WORKERS_MAX: usize = 20_000;

@@ -1,11 +1,11 @@
 //! What workers hold of runs, as it follows from transitions: no caller of the runs can forget to note it.
 
 use segno_engine::{Run, lease::Hold, state::Activity};
+use segno_environment::clock::Clock;
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
 
 use super::leases::Leases;
-use segno_environment::clock::Clock;
 
 impl Leases {
     /// Brings what workers hold in line with a transition of a run that goes on: only activities that the transition names

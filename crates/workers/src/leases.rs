@@ -15,13 +15,12 @@ use segno_engine::{
     machine::{IllegalStep, lease::State},
     state::Activity,
 };
+use segno_environment::{connection::ConnectionId, lock::lock};
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
 use tokio::sync::Notify;
 
 use super::connections::{ConnectionTable, Party};
-use segno_environment::connection::ConnectionId;
-use segno_environment::lock::lock;
 
 /// Most workers whose leases are kept. Those beyond are left to Temporal's time-outs.
 const LEASES_MAX: usize = 50_000;

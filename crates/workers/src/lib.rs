@@ -15,12 +15,10 @@ mod shutdowns;
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use segno_matching::{Matching, QueueKey};
+use segno_runs::{options::NodeOptions, runs::Runs};
 use segno_store::NamespaceKey;
 use tokio::sync::{Notify, Semaphore};
-
-use segno_matching::{Matching, QueueKey};
-use segno_runs::options::NodeOptions;
-use segno_runs::runs::Runs;
 
 pub use connections::Party;
 pub use heartbeats::Heartbeats;

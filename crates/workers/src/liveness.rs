@@ -19,16 +19,20 @@ use segno_engine::{
     lease::{Beat, BeatRefused, LostBecause},
     worker_lost::{self, LostWork},
 };
+use segno_environment::{
+    clock::until,
+    connection::ConnectionId,
+    metrics::{add, count},
+};
 use segno_proto::{Nanos, common::Payloads, enums::WorkerStatus, nanos_timestamp, worker::WorkerHeartbeat};
+use segno_runs::{
+    error::CallError,
+    slots::{RunSelector, SlotState, WorkflowKey},
+};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{CONTROL_QUEUES, Caller, LeaseView, LostWorker, MOVES_MAX, Party, WorkerQuery, Workers};
-use segno_environment::clock::until;
-use segno_environment::connection::ConnectionId;
-use segno_environment::metrics::{add, count};
-use segno_runs::error::CallError;
-use segno_runs::slots::{RunSelector, SlotState, WorkflowKey};
 
 /// A look at the leases that comes this much too late means that the server itself was away.
 const AWAY_MIN: Nanos = 2 * 1_000_000_000;

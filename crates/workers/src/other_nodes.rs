@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
+use segno_environment::connection::ConnectionId;
+use segno_matching::{QueueKey, QueuePlace, TaskOffer};
 use segno_store::{NamespaceKey, cluster::Shard};
 
 use super::{Caller, Party};
-use segno_environment::connection::ConnectionId;
-use segno_matching::{QueueKey, QueuePlace, TaskOffer};
 
 /// A task of a run that this node serves, and the queue it is for.
 #[derive(Clone, Debug)]

@@ -6,12 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_environment::{hash::HashMap, lock::lock};
+use segno_matching::{QueueKind, TaskOffer};
 use segno_store::NamespaceKey;
 
 use super::Workers;
-use segno_environment::hash::HashMap;
-use segno_environment::lock::lock;
-use segno_matching::{QueueKind, TaskOffer};
 
 /// How long it is known that a worker has shut down.
 const SHUTDOWN_MEMORY: Duration = Duration::from_secs(30);

@@ -5,12 +5,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::common::{Place, check, story, worker};
 use segno_store::{
     ReadError,
     fault::{Calls, FaultPlan, WriteFault},
 };
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+
+use crate::common::{Place, check, story, worker};
 
 /// Longest life of one trial; an untroubled one takes little more than a second.
 const TRIAL_MAX: Duration = Duration::from_secs(8);

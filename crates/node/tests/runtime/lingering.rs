@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use crate::common::{JumpingClock, gate::Gate, story, worker};
 use segno_engine::{
     Rejection,
     activity::{self, ActivityRef},
@@ -13,6 +12,8 @@ use segno_node::{
 };
 use segno_store::NamespaceKey;
 use tokio::time::{sleep, timeout};
+
+use crate::common::{JumpingClock, gate::Gate, story, worker};
 
 const CONTINUES: &str = "workflow w(n = 0) {
   Task.run(\"t\", n, { queue: \"story\", start_to_close: \"10s\", retry: { initial_interval: \"1s\", max_attempts: 2 } })

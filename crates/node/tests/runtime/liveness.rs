@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{gate::Gate, story, worker};
 use segno_engine::{
     activity::{self, ActivityRef},
     lease::{Beat, BeatRefused, Hold},
@@ -24,6 +23,8 @@ use segno_proto::{
 };
 use segno_store::{NamespaceKey, RunKey, Store, Wait};
 use tokio::time::{Instant, sleep};
+
+use crate::common::{gate::Gate, story, worker};
 
 const SECOND: i64 = 1_000_000_000;
 const SETTINGS: LeaseSettings =

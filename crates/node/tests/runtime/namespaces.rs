@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::common::{Place, story};
 use segno_engine::terminate::{self, Terminate};
 use segno_node::{CallError, Namespace, NamespaceName, NewNamespace, Node, RunSelector, WorkflowKey};
 use segno_proto::enums::NamespaceState;
@@ -12,6 +11,8 @@ use segno_store::{
     fault::{FaultPlan, WriteFault},
 };
 use tokio::time::sleep;
+
+use crate::common::{Place, story};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{JumpingClock, Place, gate::Gate, story, worker};
 use segno_engine::{
     Rejection,
     signal::{self, Signal},
@@ -28,6 +27,8 @@ use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
+
+use crate::common::{JumpingClock, Place, gate::Gate, story, worker};
 
 async fn node_with(options: NodeOptions) -> (Arc<Node>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());

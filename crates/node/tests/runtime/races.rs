@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{check, gate::Gate, story, updates, worker};
 use segno_engine::{
     signal::{self, Signal},
     terminate::{self, Terminate},
@@ -14,6 +13,8 @@ use segno_engine::{
 use segno_node::{CallError, Node, NodeOptions, RunSelector, SystemClock, WaitFor, WorkflowKey};
 use segno_proto::enums::{EventType, WorkflowExecutionStatus};
 use tokio::time::{Instant, sleep};
+
+use crate::common::{check, gate::Gate, story, updates, worker};
 
 async fn node() -> (Arc<Node>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());

@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{gate::Gate, story, worker};
 use segno_engine::{
     Rejection,
     activity::{self, ActivityRef},
@@ -18,6 +17,8 @@ use segno_node::{
 };
 use segno_proto::command::{Command, command::Attributes};
 use tokio::time::timeout;
+
+use crate::common::{gate::Gate, story, worker};
 
 const FIRST: Digest = Digest(1);
 const OTHER: Digest = Digest(2);

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use crate::common::{JumpingClock, gate::Gate, story};
 use segno_engine::{
     signal::{self, Signal},
     terminate::{self, Terminate},
@@ -10,6 +9,8 @@ use segno_engine::{
 use segno_node::{CallError, ListCaller, Namespace, NewNamespace, Node, NodeOptions, RunSelector, Source, WorkflowKey};
 use segno_proto::{enums::QueryRejectCondition, query::WorkflowQuery};
 use tokio::time::{Instant, sleep};
+
+use crate::common::{JumpingClock, gate::Gate, story};
 
 const PARENT: &str = "workflow Parent(n) {
   for (let i = 0; i < n; i++) { Workflow.start(\"Child\", i, { id: `child-${i}` }) }

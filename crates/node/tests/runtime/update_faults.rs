@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::common::{Place, check, story, updates, worker};
 use segno_engine::update::admit::Admit;
 use segno_node::{
     CallError, CompletedTask, Delivery, Node, QueueKind, RunSelector, StartedTask, UpdateReply, UpdateStage, WaitFor,
@@ -15,6 +14,8 @@ use segno_store::{
     fault::{FaultPlan, WriteFault},
 };
 use tokio::{task::JoinHandle, time::Instant};
+
+use crate::common::{Place, check, story, updates, worker};
 
 /// Long enough never to be waited for.
 const WAIT_MAX: Duration = Duration::from_secs(20);

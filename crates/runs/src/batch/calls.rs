@@ -8,15 +8,12 @@ use std::{
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Rejection, validate::ID_LENGTH_MAX};
+use segno_environment::{finish::finish, lock::lock};
 use segno_proto::{Nanos, enums::BatchOperationState};
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
 use super::jobs::{BatchInfo, BatchSteps, Job, NewBatch, info_document, info_write, request_document};
-use crate::error::CallError;
-use crate::namespaces::Namespace;
-use crate::runs::Runs;
-use segno_environment::finish::finish;
-use segno_environment::lock::lock;
+use crate::{error::CallError, namespaces::Namespace, runs::Runs};
 
 /// Jobs of a namespace that may be open at the same time, as in Temporal.
 const OPEN_MAX: usize = 1;

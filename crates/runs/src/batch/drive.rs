@@ -9,6 +9,7 @@ use std::{
 };
 
 use segno_engine::standalone::WORKFLOW_ID_PREFIX;
+use segno_environment::lock::lock;
 use segno_proto::enums::BatchOperationState;
 use segno_store::Commit;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -17,13 +18,10 @@ use super::{
     jobs::{BatchPlan, BatchStep, BatchTarget, Job, StepError, info_write, request_document},
     position::StoredPosition,
 };
-use crate::error::CallError;
-use crate::list_limits::ListCaller;
-use crate::list_position::ListPosition;
-use crate::namespaces::Namespace;
-use crate::runs::Runs;
-use crate::visibility::FoundRun;
-use segno_environment::lock::lock;
+use crate::{
+    error::CallError, list_limits::ListCaller, list_position::ListPosition, namespaces::Namespace, runs::Runs,
+    visibility::FoundRun,
+};
 
 /// Executions between two records of how far a job has come.
 const PAGE: usize = 256;

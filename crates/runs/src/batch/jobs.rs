@@ -9,13 +9,13 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message;
+use segno_environment::lock::lock;
 use segno_proto::{Nanos, enums::BatchOperationState};
 use segno_store::{DocumentWrite, NamespaceKey};
 use tokio::sync::Notify;
 
 use super::position::StoredPosition;
 use crate::namespaces::Namespace;
-use segno_environment::lock::lock;
 
 /// A job and how far it has come, as it is stored.
 #[derive(Clone, PartialEq, Message)]

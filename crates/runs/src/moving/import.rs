@@ -5,6 +5,7 @@ use std::{hash::Hasher, io::Read};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::Run;
+use segno_environment::ids::Ids;
 use segno_store::{
     Commit, CurrentWrite, DocumentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
     RunWrite, ScriptWrite, Store, Wait,
@@ -15,9 +16,7 @@ use super::{
     DOCUMENT, DocumentRow, END, EndRow, HISTORY, HistoryRow, MAGIC, MoveError, Moved, NAMESPACE, NamespaceRow,
     PROGRESS, RECORD_BYTES_MAX, RUN, RunRow, checksum,
 };
-use crate::namespaces::Namespaces;
-use crate::visibility::facts_of;
-use segno_environment::ids::Ids;
+use crate::{namespaces::Namespaces, visibility::facts_of};
 
 /// Runs stored together.
 const GROUP: usize = 256;
@@ -123,7 +122,7 @@ pub fn import(store: &dyn Store, input: impl Read) -> Result<Moved, MoveError> {
             RUN => {
                 if namespaces.is_none() {
                     // All of them come before the runs.
-                    let known = Namespaces::load(store, &Ids::new()).wait().map_err(damaged)?;
+                    let known = Namespaces::load(store, &Ids::seeded()).wait().map_err(damaged)?;
                     namespaces = Some(known);
                 }
                 let row = RunRow::decode(message).map_err(damaged)?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Namespace, NamespaceDetail, NamespaceName, NewNamespace};
-use crate::error::CallError;
-use crate::runs::Runs;
 use segno_environment::finish::finish;
+
+use super::{Namespace, NamespaceDetail, NamespaceName, NewNamespace};
+use crate::{error::CallError, runs::Runs};
 
 impl Runs {
     /// Registers a namespace. Once this returns it is stored and can be used.

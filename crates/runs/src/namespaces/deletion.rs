@@ -6,17 +6,13 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::Run;
+use segno_environment::{clock::until, finish::finish, lock::lock};
 use segno_proto::{Nanos, enums::NamespaceState};
 use segno_store::{Commit, NamespaceKey, RunKey};
 use tokio::task::JoinSet;
 
 use super::{Deletion, Namespace, NamespaceName};
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::WorkflowKey;
-use segno_environment::clock::until;
-use segno_environment::finish::finish;
-use segno_environment::lock::lock;
+use crate::{error::CallError, runs::Runs, slots::WorkflowKey};
 
 /// Runs read at a time.
 const PAGE: usize = 64;

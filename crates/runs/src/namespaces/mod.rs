@@ -1,7 +1,7 @@
 //! Namespaces: few, small, all in memory, stored when they change.
 //!
-//! [`registry`] finds them and keeps what [`changes`] changes, [`deletion`] deletes them, [`retention`] deletes their closed runs in time,
-//! [`settings`] are what can be set for each.
+//! [`registry`] has all of them, [`changes`] registers and changes them, [`deletion`] deletes them, [`retention`] deletes
+//! their closed runs in time, [`settings`] are what can be set for each.
 
 mod changes;
 mod deletion;

@@ -13,12 +13,12 @@ use std::{
 
 use prost::Message;
 use segno_engine::Rejection;
+use segno_environment::ids::Ids;
 use segno_proto::{Nanos, enums::NamespaceState};
 use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store, Write};
 
 use super::{CallLimits, Namespace, NamespaceDetail, Settings};
 use crate::error::CallError;
-use segno_environment::ids::Ids;
 
 /// Closed runs are kept for a day unless told otherwise.
 const RETENTION_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn keys_are_never_used_again() {
-        let (store, ids) = (MemoryStore::default(), Ids::new());
+        let (store, ids) = (MemoryStore::default(), Ids::seeded());
         let namespaces = Namespaces::load(&store, &ids).await.expect("an empty store can be read");
         let second = namespaces.register(&store, &ids, new("second")).await.expect("the name is free").key;
         assert_eq!(

@@ -6,13 +6,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use segno_environment::clock::until;
 use segno_proto::Nanos;
 use segno_store::{ReadError, RunKey, Store};
 
 use super::Namespace;
-use crate::error::CallError;
-use crate::runs::Runs;
-use segno_environment::clock::until;
+use crate::{error::CallError, runs::Runs};
 
 /// Runs read at a time.
 const PAGE: usize = 64;

@@ -4,16 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use prost::Message;
 use segno_engine::outbox::OutboxMessage;
+use segno_environment::{lock::lock, metrics::count, sabotage};
 use segno_store::{Commit, NamespaceKey, OutboxRow};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::queue::{Next, PAUSE_MAX, WAITING_MAX};
-use crate::error::CallError;
-use crate::ports::owner::Place;
-use crate::runs::Runs;
-use segno_environment::lock::lock;
-use segno_environment::metrics::count;
-use segno_environment::sabotage;
+use crate::{error::CallError, ports::owner::Place, runs::Runs};
 
 /// Attempts of delivery at the same time.
 pub(super) const ATTEMPTS_MAX: usize = 64;

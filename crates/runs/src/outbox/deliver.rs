@@ -23,11 +23,13 @@ use segno_proto::{
 };
 use segno_store::{Commit, OutboxKey};
 
-use crate::error::CallError;
-use crate::namespaces::Namespace;
-use crate::ports::owner::{Arrived, Place};
-use crate::runs::Runs;
-use crate::slots::{RunSelector, WorkflowKey};
+use crate::{
+    error::CallError,
+    namespaces::Namespace,
+    ports::owner::{Arrived, Place},
+    runs::Runs,
+    slots::{RunSelector, WorkflowKey},
+};
 
 /// Whether the sender of a message took note of what became of it.
 enum Heard {

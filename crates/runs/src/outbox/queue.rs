@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use segno_environment::{
+    lanes::{Lanes, UnderWay},
+    lock::lock,
+};
 use segno_store::{NamespaceKey, OutboxKey, OutboxRow};
 use tokio::{sync::Notify, time::Instant};
-
-use segno_environment::lanes::{Lanes, UnderWay};
-use segno_environment::lock::lock;
 
 /// Messages kept in memory for their first attempt. Those beyond are read from storage when there is room again.
 pub(super) const WAITING_MAX: usize = 50_000;

@@ -13,10 +13,12 @@ use segno_proto::common::WorkflowExecution;
 use segno_store::OutboxKey;
 
 use super::deliver::{arrived_with, derived_uuid, unless_gone};
-use crate::error::CallError;
-use crate::ports::owner::Arrived;
-use crate::runs::Runs;
-use crate::slots::{RunSelector, WorkflowKey};
+use crate::{
+    error::CallError,
+    ports::owner::Arrived,
+    runs::Runs,
+    slots::{RunSelector, WorkflowKey},
+};
 
 impl Runs {
     /// Starts a workflow of a schedule where it belongs, and tells the schedule.

@@ -7,8 +7,7 @@ use segno_engine::outbox::OutboxMessage;
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, Read, RunKey, cluster::NodeId};
 
 use super::PortFuture;
-use crate::error::CallError;
-use crate::slots::WorkflowKey;
+use crate::{error::CallError, slots::WorkflowKey};
 
 /// Where a workflow, a queue or a query is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,11 @@ use segno_proto::{common::Payloads, events::HistoryEvent, query::WorkflowQuery};
 use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
-use crate::error::CallError;
-use crate::runs::Runs;
-use crate::slots::{Current, WorkflowKey};
+use crate::{
+    error::CallError,
+    runs::Runs,
+    slots::{Current, WorkflowKey},
+};
 
 /// A future that borrows what it was made of.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -156,14 +158,12 @@ mod tests {
         script,
         start::{Start, StartOptions},
     };
+    use segno_environment::clock::SystemClock;
     use segno_proto::{common::WorkflowType, taskqueue::TaskQueue};
     use segno_store::MemoryStore;
 
     use super::*;
-    use crate::namespaces::Namespace;
-    use crate::options::NodeOptions;
-    use crate::ports::owner::Alone;
-    use segno_environment::clock::SystemClock;
+    use crate::{namespaces::Namespace, options::NodeOptions, ports::owner::Alone};
 
     fn start(namespace: &Namespace, queue: &str) -> Start {
         namespace.start(StartOptions {

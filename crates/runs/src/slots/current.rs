@@ -4,11 +4,11 @@ use std::{collections::VecDeque, sync::Arc};
 
 use bytes::Bytes;
 use segno_engine::{Run, update::Updates};
+use segno_environment::hash::HashMap;
 use segno_proto::events::HistoryEvent;
 use segno_store::{HistoryBatch, NamespaceKey, RunKey};
 
 use crate::queries::QueryRegistry;
-use segno_environment::hash::HashMap;
 
 /// History kept in memory per run, so that the next worker's turn needs no read.
 const RECENT_BYTES_MAX: usize = 32 * 1024;

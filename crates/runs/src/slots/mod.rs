@@ -25,8 +25,7 @@ pub use waiting::{Call, PendingCall, WaitingCall, request_bytes};
 pub use waiting::{RunSelector, with_request_bytes};
 
 use current::SLOT_BYTES;
-use segno_environment::hash::HashMap;
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use waiting::WaitingCalls;
 
 /// Parts of all slots with a lock of their own.

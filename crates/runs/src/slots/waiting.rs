@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use segno_engine::{Applied, Context, Rejection, Run, Transition};
+use segno_environment::lock::lock;
 use segno_store::OutboxKey;
 use tokio::sync::oneshot;
 
 use super::current::SlotState;
 use crate::error::CallError;
-use segno_environment::lock::lock;
 
 /// Calls that may wait for one run. Those beyond are refused.
 const WAITING_MAX: usize = 1000;
