@@ -125,7 +125,7 @@ async fn refusals_have_their_code() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_goodbye_is_left_and_found_again() {
+async fn a_connection_with_goaway_is_left_and_made_again() {
     let (transport, connections) = serve(|_, respond| {
         say(respond, &[&[0, 0, 0, 0, 0]], "0");
         false

@@ -133,7 +133,7 @@ impl Lease {
         if reply == Reply::Inactive {
             self.shared.running.cancel_all(CancelReason::WorkerLost);
             // Polls under the old key end with what they have. Dropped, they might take tasks along.
-            report::say_goodbye(&self.shared).await;
+            report::announce_shutdown(&self.shared).await;
         }
         self.note(&reply);
         reply

@@ -54,7 +54,7 @@ pub(crate) struct PollStop {
     pub server_ends_polls: bool,
 }
 
-/// How long the server has to end polls after a worker said goodbye.
+/// How long the server has to end polls after a worker announced its shutdown.
 const POLLS_END: Duration = Duration::from_secs(5);
 
 impl Scaling {

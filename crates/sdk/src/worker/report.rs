@@ -1,4 +1,4 @@
-//! Temporal's reports about workers: what a worker is, what it does, and that it is there.
+//! What a worker reports to the server: what it is, what it does, that it is there, and that it shuts down.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// How long a report may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long the server may take to hear that a worker ends.
-pub(super) const GOODBYE: Duration = Duration::from_secs(5);
+pub(super) const SHUTDOWN_CALL_LIMIT: Duration = Duration::from_secs(5);
 
 /// Reports until `stop`.
 pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
@@ -56,7 +56,7 @@ pub(super) async fn send(shared: &Shared, status: WorkerStatus) -> bool {
 
 /// Tells the server that the worker with the present key takes nothing: it ends the polls and gives up the sticky
 /// queue.
-pub(super) async fn say_goodbye(shared: &Shared) {
+pub(super) async fn announce_shutdown(shared: &Shared) {
     let mut types = Vec::new();
     if !shared.workflows.is_empty() {
         types.push(TaskQueueType::Workflow as i32);
@@ -75,7 +75,7 @@ pub(super) async fn say_goodbye(shared: &Shared) {
         task_queue_types: types,
     };
     let mut service = shared.client.service();
-    match tokio::time::timeout(GOODBYE, service.shutdown_worker(request)).await {
+    match tokio::time::timeout(SHUTDOWN_CALL_LIMIT, service.shutdown_worker(request)).await {
         Ok(Ok(_)) => {}
         Ok(Err(status)) => {
             tracing::debug!(code = ?status.code(), message = status.message(), "the server did not hear that a worker ends");

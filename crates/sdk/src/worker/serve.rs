@@ -1,4 +1,4 @@
-//! The life of a worker: it registers, serves, says goodbye, finishes what it has.
+//! The life of a worker: it registers, serves, announces its shutdown, and finishes what it has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use super::{
     commands,
     lease::Lease,
-    report::{self, GOODBYE, say_goodbye},
+    report::{self, SHUTDOWN_CALL_LIMIT, announce_shutdown},
     shared::{Phase, Shared},
     tasks, workflows,
 };
@@ -68,7 +68,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<boo
     }
     tracing::info!(queue = %shared.queue, running = shared.running.count(), "a worker shuts down");
     stop.send_replace(true);
-    say_goodbye(&shared).await;
+    announce_shutdown(&shared).await;
     finish(&shared, polls).await;
     end.send_replace(true);
     while presence.join_next().await.is_some() {}
@@ -107,7 +107,7 @@ async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
     };
     // Polls first: they may still bring tasks.
     let patience = options.shutdown_grace + options.shutdown_force;
-    let _ = tokio::time::timeout(patience.max(GOODBYE), polls_ended).await;
+    let _ = tokio::time::timeout(patience.max(SHUTDOWN_CALL_LIMIT), polls_ended).await;
     if shared.running.drained(grace_ends.saturating_duration_since(Instant::now())).await {
         return;
     }

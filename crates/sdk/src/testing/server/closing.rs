@@ -13,8 +13,8 @@ use segno_proto::{
 
 use super::{
     Due, Server,
-    event::Event,
-    run::{Closed, IDENTITY, Inbound, NAMESPACE, Parent, Run},
+    event::{Event, IDENTITY},
+    run::{Closed, Inbound, NAMESPACE, Parent, Run},
     signaled,
 };
 use crate::{

@@ -11,10 +11,10 @@ use segno_proto::{
 
 use super::{
     Answer, Due, Server,
-    event::Event,
+    event::{Event, IDENTITY},
     messages::{self, Reply},
-    run::{IDENTITY, Inbound, NAMESPACE, PendingChild, WorkflowTask},
-    tasks::{PendingTask, complete_retry_policy},
+    pending_task::{PendingTask, complete_retry_policy},
+    run::{Inbound, NAMESPACE, PendingChild, WorkflowTask},
 };
 
 /// How many tasks, children, signals or requests to cancel a run may have open at a time: Temporal's default.

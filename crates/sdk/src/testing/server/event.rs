@@ -5,6 +5,9 @@ use segno_proto::enums::EventType;
 
 pub(crate) use segno_proto::events::{HistoryEvent, history_event::Attributes as Event};
 
+/// Who appears as the sender of everything.
+pub(crate) const IDENTITY: &str = "workflow-test";
+
 macro_rules! types {
     ($($attributes:ident => $kind:ident,)*) => {
         /// The type that belongs to an event's attributes; `Unspecified` for those that this server never writes.

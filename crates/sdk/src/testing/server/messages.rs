@@ -5,8 +5,8 @@ use segno_proto::{common::Payload, events::*, protocol::Message, update};
 
 use super::{
     Server,
-    event::Event,
-    run::{IDENTITY, Run, UpdateOutcome, WorkflowTask},
+    event::{Event, IDENTITY},
+    run::{Run, UpdateOutcome, WorkflowTask},
 };
 use crate::{converter, failure::Failure};
 

@@ -21,14 +21,15 @@ pub(crate) mod closing;
 pub(crate) mod commands;
 pub(crate) mod event;
 pub(crate) mod messages;
+mod pending_task;
 pub(crate) mod run;
 pub(crate) mod tasks;
 #[cfg(test)]
 mod tests;
 
 use crate::{converter, failure::Failure};
-use event::{Event, HistoryEvent};
-use run::{IDENTITY, Inbound, Run, WORKFLOW_TASK_TIMEOUT, WorkflowTask};
+use event::{Event, HistoryEvent, IDENTITY};
+use run::{Inbound, Run, WORKFLOW_TASK_TIMEOUT, WorkflowTask};
 
 /// Where virtual time begins: 2030-01-01T00:00:00Z.
 pub(crate) const ORIGIN: Nanos = 1_893_456_000_000_000_000;

@@ -14,15 +14,12 @@ use segno_proto::{
 
 use super::{
     event::{Event, HistoryEvent, event_type},
-    tasks::PendingTask,
+    pending_task::PendingTask,
 };
 use crate::failure::Failure;
 
 /// How long a worker has for a workflow task: Temporal's default.
 pub(crate) const WORKFLOW_TASK_TIMEOUT: Nanos = 10_000_000_000;
-
-/// Who appears as the sender of everything.
-pub(crate) const IDENTITY: &str = "workflow-test";
 
 /// The namespace that names appear in.
 pub(crate) const NAMESPACE: &str = "default";
