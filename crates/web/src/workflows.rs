@@ -98,7 +98,6 @@ impl Web {
     async fn attributes(&self, namespace: &str) -> Vec<(String, String)> {
         let request = ListSearchAttributesRequest { namespace: namespace.to_owned() };
         let Ok(listed) = self.call(request).await else { return Vec::new() };
-        let listed = listed;
         let all = listed.custom_attributes.into_iter().chain(listed.system_attributes);
         let mut named: Vec<_> = all.map(|(name, kind)| (name, type_name(kind))).collect();
         named.sort();

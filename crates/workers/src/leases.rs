@@ -754,6 +754,11 @@ impl Leases {
         }
     }
 
+    /// Whether no worker has a lease.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many workers have a lease.
     pub fn len(&self) -> usize {
         lock(&self.table).len()
