@@ -218,7 +218,7 @@ impl Plan {
             served = server.run(node, stopped) => served.map(|()| None).map_err(anyhow::Error::from),
             lost = removed(&kept) => Err(lost.into()),
             why = ended(&kept) => Ok(Some(why)),
-            why = watched.failed() => Err(ServerFailure(why).into()),
+            why = watched.runs.failed() => Err(ServerFailure(why).into()),
         };
         // What of the node still runs comes to its end.
         watched.shut_down();

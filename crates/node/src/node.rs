@@ -1,6 +1,6 @@
 //! A node: its parts, started together. What they do is theirs.
 
-use std::{ops::Deref, sync::Arc};
+use std::sync::Arc;
 
 use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers};
 use segno_dispatch::{self, Dispatch};
@@ -37,15 +37,6 @@ pub struct Node {
     pub scripts: Scripts,
     /// The other nodes on the same storage; `None` if there can be none.
     pub cluster: Option<Arc<Cluster>>,
-}
-
-// Until callers name the part that they mean.
-impl Deref for Node {
-    type Target = Arc<Runs>;
-
-    fn deref(&self) -> &Arc<Runs> {
-        &self.runs
-    }
 }
 
 impl Node {
@@ -125,19 +116,19 @@ impl Node {
 
     /// Why the node should get no calls, if it should not: it stops, failed, may have lost its place or is degraded.
     pub fn ill_health(&self) -> Option<String> {
-        if self.is_stopping() {
+        if self.runs.is_stopping() {
             return Some("stopping".to_owned());
         }
-        if let Some(why) = self.failure() {
+        if let Some(why) = self.runs.failure() {
             return Some(format!("failed: {why}"));
         }
         if !self.has_newest_documents() {
-            return Some(match self.health.degraded() {
+            return Some(match self.runs.health.degraded() {
                 Some(why) => format!("{LEASE_EXPIRED}; {why}"),
                 None => LEASE_EXPIRED.to_owned(),
             });
         }
-        self.health.degraded().map(|why| format!("degraded: {why}"))
+        self.runs.health.degraded().map(|why| format!("degraded: {why}"))
     }
 
     /// Nothing is served from now on: what still runs for other nodes ends.

@@ -164,8 +164,8 @@ impl Security {
             Ok(namespace) => namespace,
             Err(status) => return Some(Err(status)),
         };
-        let limits = |name: &str| self.node.namespaces.get(name).map(|found| found.settings.calls);
-        if self.node.namespaces.limit_calls()
+        let limits = |name: &str| self.node.runs.namespaces.get(name).map(|found| found.settings.calls);
+        if self.node.runs.namespaces.limit_calls()
             && limits(&namespace).is_some_and(|limits| limits != CallLimits::default())
         {
             return None;

@@ -261,7 +261,7 @@ impl Security {
 
     /// Whether calls have to be looked at. If not, they cost nothing.
     pub fn is_on(&self) -> bool {
-        self.authentication.is_some() || self.node.namespaces.limit_calls()
+        self.authentication.is_some() || self.node.runs.namespaces.limit_calls()
     }
 
     /// Whether callers have to be known.
@@ -313,7 +313,7 @@ impl Security {
         if let Some(caller) = &admitted.caller {
             self.limiter.caller(&caller.name, caller.calls_per_second)?;
         }
-        let Some(namespace) = self.node.namespaces.get(namespace) else { return Ok(()) };
+        let Some(namespace) = self.node.runs.namespaces.get(namespace) else { return Ok(()) };
         if namespace.settings.calls == CallLimits::default() {
             return Ok(());
         }
@@ -345,7 +345,7 @@ impl Security {
         if let Some(caller) = &admitted.caller {
             self.limiter.caller(&caller.name, caller.calls_per_second)?;
         }
-        if let Some(namespace) = self.node.namespaces.get(namespace) {
+        if let Some(namespace) = self.node.runs.namespaces.get(namespace) {
             self.limiter.call(&namespace, 0)?;
         }
         Ok(admitted)
@@ -398,6 +398,7 @@ impl Security {
         // A namespace that is not there has no grants.
         let named = self
             .node
+            .runs
             .namespaces
             .find(&NamespaceName::Id(id.to_owned()))
             .map(|found| found.name.clone())

@@ -64,7 +64,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, service: Arc<
             runtime.block_on(async {
                 let listener = match TcpListener::from_std(listener) {
                     Ok(listener) => listener,
-                    Err(error) => return services.node.fail("the HTTP port", &error.to_string()),
+                    Err(error) => return services.node.runs.fail("the HTTP port", &error.to_string()),
                 };
                 tokio::select! {
                     () = accept(listener, services, service, web, guard, calls) => {}
@@ -75,7 +75,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, service: Arc<
         std::thread::Builder::new().name("segno-http".to_owned()).spawn(work)
     });
     if let Err(error) = started {
-        node.fail("the HTTP port", &error.to_string());
+        node.runs.fail("the HTTP port", &error.to_string());
     }
     // The thread ends when this is dropped.
     std::future::pending::<()>().await;

@@ -22,7 +22,7 @@ impl Peer {
     /// A connection that was just made.
     pub(crate) fn new(node: Arc<Node>) -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self { id: ConnectionId(node.connection_prefix() | number), node }
+        Self { id: ConnectionId(node.runs.connection_prefix() | number), node }
     }
 
     /// What its requests carry.

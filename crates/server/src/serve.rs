@@ -164,7 +164,7 @@ impl Server {
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
         let handlers = Arc::new(Handlers::new(node.clone(), addresses));
         if self.carries_out_batches {
-            node.run_batches(Arc::new(BatchCalls::new(&handlers)));
+            node.runs.run_batches(Arc::new(BatchCalls::new(&handlers)));
         }
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
@@ -176,15 +176,15 @@ impl Server {
         let mut web = JoinSet::new();
         web.spawn(follow_health(node.clone(), health));
         let _following = self.tls.as_ref().map(|tls| {
-            AbortOnDrop(node.supervise_to_its_end("the watch over certificates", tls.clone().follow_files()))
+            AbortOnDrop(node.runs.supervise_to_its_end("the watch over certificates", tls.clone().follow_files()))
         });
         let mut audit = self.audit;
         if let Some(audit) = &mut audit {
-            audit.report_to(node.health.clone(), node.metrics.clone());
+            audit.report_to(node.runs.health.clone(), node.runs.metrics.clone());
             let (writing, failing) = (audit.watch(), node.clone());
             web.spawn(async move {
                 writing.await;
-                failing.fail("the audit log", "its thread panicked");
+                failing.runs.fail("the audit log", "its thread panicked");
             });
         }
         let security = Arc::new(Security::new(node.clone(), calls::rules(), self.authentication, audit));
@@ -218,7 +218,7 @@ impl Server {
             under_way,
             node: node.clone(),
             security,
-            fair_share: Arc::new(FairShare::new(node.is_remote())),
+            fair_share: Arc::new(FairShare::new(node.runs.is_remote())),
         };
         let in_process = Arc::new(InProcess(handlers.clone()));
         let figures = ProcessFigures { call_times: counts::times, disk_free: disk::disk_free };
@@ -262,7 +262,7 @@ async fn report_health(node: &Node, health: &HealthReporter) {
 
 /// Reports it again whenever it changes. Among other nodes it is looked at every so often: a lease ends without an event.
 async fn follow_health(node: Arc<Node>, health: HealthReporter) {
-    let mut changes = node.health.watch();
+    let mut changes = node.runs.health.watch();
     loop {
         match &node.cluster {
             None => changes.next().await,

@@ -73,13 +73,13 @@ const QUANTILES: [[&str; 2]; 2] = [["commit_p50", "commit_p99"], ["call_p50", "c
 
 /// What the charts show, by name.
 fn read(node: &Node, process: ProcessFigures) -> BTreeMap<&'static str, u64> {
-    let counters = node.metrics.read();
+    let counters = node.runs.metrics.read();
     let all = counters.into_iter().chain(node.gauges());
     let mut values: BTreeMap<_, _> = all.map(|(name, _, value)| (name, value)).collect();
     if let Some(bytes) = resident_bytes() {
         values.insert("resident_bytes", bytes);
     }
-    if let Some(sizes) = node.file_sizes() {
+    if let Some(sizes) = node.runs.file_sizes() {
         values.insert("database_bytes", sizes.database);
         values.insert("database_log_bytes", sizes.log);
     }
@@ -97,7 +97,7 @@ fn counted(node: &Node, process: ProcessFigures) -> [Buckets; 2] {
     let mut calls = Buckets::default();
     (process.call_times)().into_iter().for_each(|times| add(&mut calls, times));
     let mut commits = Buckets::default();
-    add(&mut commits, &node.metrics.commit_time);
+    add(&mut commits, &node.runs.metrics.commit_time);
     [commits, calls]
 }
 
@@ -134,7 +134,7 @@ fn resident_bytes() -> Option<u64> {
 /// Sends the values that are drawn until the page is closed.
 pub(super) async fn stream(web: Web, send: mpsc::Sender<Bytes>) {
     let mut before = counted(&web.node, web.figures);
-    while !web.node.is_stopping() {
+    while !web.node.runs.is_stopping() {
         let mut values = read(&web.node, web.figures);
         values.retain(|name, _| CHARTS.iter().any(|(chart, ..)| chart == name));
         let now = counted(&web.node, web.figures);

@@ -77,14 +77,14 @@ pub(super) fn path_of(page: &str) -> Vec<String> {
 async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
     let path = path_of(&page);
     let always = web.node.cluster.is_some() || path.get(1).is_some_and(|area| WITHOUT_COMMITS.contains(&area.as_str()));
-    let commits = || web.node.metrics.commits.load(Ordering::Relaxed);
+    let commits = || web.node.runs.metrics.commits.load(Ordering::Relaxed);
     let (mut seen, mut known) = (commits(), fingerprint(&web, &page, &path).await);
     // The browser may have rendered something older, for example before it lost its connection.
     if send.send(format!("retry: 2000\nid: {known:x}\nevent: hello\ndata: {known:x}\n\n").into()).await.is_err() {
         return;
     }
     let (mut round, mut pause) = (0, COMPARE_INTERVAL);
-    while !web.node.is_stopping() {
+    while !web.node.runs.is_stopping() {
         // Until the browser is gone.
         if tokio::time::timeout(pause, send.closed()).await.is_ok() {
             return;

@@ -68,7 +68,7 @@ impl Web {
             workflow_id: workflow_id.to_owned(),
             run_id: run_id.unwrap_or_default(),
             described,
-            may_pause: self.node.workflow_pause,
+            may_pause: self.node.runs.workflow_pause,
         })
     }
 

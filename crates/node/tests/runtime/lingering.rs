@@ -36,7 +36,7 @@ impl Place {
 
     fn jump(&self, node: &Node, seconds: u64) {
         self.clock.jump(Duration::from_secs(seconds));
-        node.clock_moved();
+        node.runs.clock_moved();
     }
 
     async fn node(&self) -> Arc<Node> {
@@ -46,7 +46,7 @@ impl Place {
 }
 
 async fn deploy(node: &Arc<Node>, text: &str) {
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let text = text.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
     node.scripts.deploy(namespace, source).await.expect("it is deployed");
@@ -55,7 +55,7 @@ async fn deploy(node: &Arc<Node>, text: &str) {
 async fn start(node: &Arc<Node>, namespace: &Namespace, request_id: &str) -> String {
     let mut start = story::start(namespace, "w");
     start.options.request_id = request_id.to_owned();
-    node.start_workflow(start).await.expect("it starts").run.info.run_id.clone()
+    node.runs.start_workflow(start).await.expect("it starts").run.info.run_id.clone()
 }
 
 async fn poll(node: &Arc<Node>, namespace: NamespaceKey) -> Option<StartedActivity> {
@@ -67,7 +67,7 @@ async fn poll(node: &Arc<Node>, namespace: NamespaceKey) -> Option<StartedActivi
 }
 
 async fn next(node: &Arc<Node>) -> StartedActivity {
-    let namespace = node.namespaces.get("default").expect("it is always there").key;
+    let namespace = node.runs.namespaces.get("default").expect("it is always there").key;
     let found = async {
         loop {
             if let Some(started) = poll(node, namespace).await {
@@ -93,24 +93,24 @@ async fn complete(node: &Arc<Node>, started: &StartedActivity) -> Result<(), Cal
     let (key, selector, reference) = key_of(started);
     let complete =
         move |run: &_, context| activity::complete(run, context, &reference, None, "worker".to_owned(), None);
-    node.transact(&key, &selector, complete).await
+    node.runs.transact(&key, &selector, complete).await
 }
 
 async fn fail(node: &Arc<Node>, started: &StartedActivity) {
     let (key, selector, reference) = key_of(started);
     let fail = move |run: &_, context| activity::fail(run, context, &reference, None, String::new(), None, None);
-    node.transact(&key, &selector, fail).await.expect("it is taken");
+    node.runs.transact(&key, &selector, fail).await.expect("it is taken");
 }
 
 async fn pending(node: &Arc<Node>, started: &StartedActivity) -> usize {
     let (key, selector, _) = key_of(started);
-    node.snapshot(&key, &selector.run_id).await.expect("it is kept").run.state().activities.len()
+    node.runs.snapshot(&key, &selector.run_id).await.expect("it is kept").run.state().activities.len()
 }
 
 async fn closed(node: &Arc<Node>, key: &WorkflowKey, run_id: &str) {
     let closed = async {
         loop {
-            let current = node.snapshot(key, "").await.expect("it exists").run.clone();
+            let current = node.runs.snapshot(key, "").await.expect("it exists").run.clone();
             if !current.is_running() && current.info.first_run_id == run_id {
                 return;
             }
@@ -125,7 +125,7 @@ async fn tasks_of_a_chain_are_carried_out(cache_bytes_max: usize, restarts: bool
     let place = Place::new(cache_bytes_max);
     let mut node = place.node().await;
     deploy(&node, CONTINUES).await;
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, "w");
     let first = start(&node, &namespace, "one").await;
     // Runs of a chain begin a second apart.
@@ -189,7 +189,7 @@ async fn tasks_of_a_run_whose_id_another_one_took() {
     let place = Place::new(64 << 20);
     let node = place.node().await;
     deploy(&node, COMPLETES).await;
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, "w");
     let first = start(&node, &namespace, "one").await;
     closed(&node, &key, &first).await;
@@ -202,10 +202,10 @@ async fn tasks_of_a_run_whose_id_another_one_took() {
     let runs = [next(&node).await, next(&node).await].map(|started| started.run.info.run_id.clone());
     assert_eq!(BTreeSet::from(runs), BTreeSet::from([second.clone(), third]));
     // One that is deleted takes its tasks with it.
-    node.delete_run(&key, &second).await.expect("it is deleted");
+    node.runs.delete_run(&key, &second).await.expect("it is deleted");
     place.jump(&node, 100_000);
     sleep(Duration::from_millis(100)).await;
-    assert!(matches!(node.snapshot(&key, &second).await, Err(CallError::RunNotFound { .. })));
+    assert!(matches!(node.runs.snapshot(&key, &second).await, Err(CallError::RunNotFound { .. })));
 }
 
 /// Retention begins when a run closes, and waits for its tasks.
@@ -215,7 +215,7 @@ async fn a_run_is_kept_until_its_tasks_are_over() {
     let node = place.node().await;
     let retention = 3600 * 1_000_000_000;
     let new = NewNamespace { name: "short".to_owned(), retention, ..Default::default() };
-    let namespace = node.register_namespace(new).await.expect("it is registered");
+    let namespace = node.runs.register_namespace(new).await.expect("it is registered");
     let text = COMPLETES.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
     node.scripts.deploy(namespace.clone(), source).await.expect("it is deployed");
@@ -226,7 +226,7 @@ async fn a_run_is_kept_until_its_tasks_are_over() {
     closed(&node, &key, &second).await;
     let exists = |run_id: String| {
         let (node, key) = (node.clone(), key.clone());
-        async move { node.snapshot(&key, &run_id).await.is_ok() }
+        async move { node.runs.snapshot(&key, &run_id).await.is_ok() }
     };
     place.jump(&node, 7200);
     sleep(Duration::from_millis(1500)).await;

@@ -68,7 +68,7 @@ impl Scene {
         let hand = Arc::new(Hand::default());
         let options = NodeOptions { leases, ..Default::default() };
         let node = Node::start(store.clone(), hand.clone(), options).await.expect("a node starts");
-        let namespace = node.namespaces.get("default").expect("it is always there").key;
+        let namespace = node.runs.namespaces.get("default").expect("it is always there").key;
         Self { node, hand, store, namespace, connections: AtomicU64::new(1) }
     }
 
@@ -76,7 +76,7 @@ impl Scene {
     async fn pass(&self, seconds: i64) {
         for _ in 0..seconds {
             self.hand.at.fetch_add(SECOND, Ordering::SeqCst);
-            self.node.clock_moved();
+            self.node.runs.clock_moved();
             tokio::task::yield_now().await;
             sleep(Duration::from_millis(1)).await;
         }
@@ -104,8 +104,8 @@ impl Scene {
     }
 
     async fn start(&self, id: &str) -> WorkflowKey {
-        let namespace = self.node.namespaces.get("default").expect("it is always there");
-        self.node.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
+        let namespace = self.node.runs.namespaces.get("default").expect("it is always there");
+        self.node.runs.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
         WorkflowKey::new(namespace.key, id)
     }
 
@@ -148,7 +148,7 @@ impl Scene {
     }
 
     async fn attempt(&self, key: &WorkflowKey) -> (i32, bool) {
-        let run = self.node.snapshot(key, "").await.expect("the workflow exists").run.clone();
+        let run = self.node.runs.snapshot(key, "").await.expect("the workflow exists").run.clone();
         let activity = run.state().activities.values().next().expect("it has an activity");
         (activity.attempt, activity.started_time != 0)
     }
@@ -163,7 +163,7 @@ impl Scene {
         let reference = reference_of(started);
         let who = "worker".to_owned();
         let call = move |run: &_, context| activity::complete(run, context, &reference, None, who, None);
-        self.node.transact(key, &RunSelector::default(), call).await
+        self.node.runs.transact(key, &RunSelector::default(), call).await
     }
 
     fn report(&self, worker: &str, status: WorkerStatus, connection: ConnectionId) {
@@ -173,7 +173,7 @@ impl Scene {
     }
 
     fn count(&self, name: &str) -> u64 {
-        self.node.metrics.read().into_iter().find(|(known, _, _)| *known == name).map_or(0, |(_, _, value)| value)
+        self.node.runs.metrics.read().into_iter().find(|(known, _, _)| *known == name).map_or(0, |(_, _, value)| value)
     }
 }
 
@@ -309,7 +309,7 @@ async fn a_command_waits_for_a_worker_that_has_not_polled_for_any_yet() {
     let caller = Caller { control_queue: control.clone(), ..scene.caller("a", connection) };
     let (key, _) = scene.with_activity("w", caller.clone()).await;
     let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
-    scene.node.transact(&key, &RunSelector::default(), end).await.expect("the workflow ends");
+    scene.node.runs.transact(&key, &RunSelector::default(), end).await.expect("the workflow ends");
     let mut poll = scene.poll(QueueKind::WorkerCommand, caller);
     poll.queue.name = control;
     let (_, delivery) = scene.node.dispatch.poll_command(&poll).await.expect("its activity must stop");
@@ -452,7 +452,7 @@ async fn a_workflow_task_moves_without_its_time_out() {
         .expect("there it is again");
     assert_eq!(again.task.attempt, 1);
     assert_ne!(again.task.started_time, task.task.started_time);
-    let run = RunKey(scene.node.snapshot(&key, "").await.expect("it exists").run.info.run_key);
+    let run = RunKey(scene.node.runs.snapshot(&key, "").await.expect("it exists").run.info.run_key);
     let (_, events) = crate::common::check::stored(&scene.store.memory, run).expect("it is stored");
     assert!(events.iter().all(|event| event.event_type() != EventType::WorkflowTaskTimedOut));
     assert_eq!(scene.count("workflow_tasks_moved"), 1);
@@ -521,12 +521,12 @@ async fn neither_a_jump_of_the_clock_nor_a_server_that_stood_still_kills_workers
     let beat = Beat { lease: 10 * SECOND, ..Default::default() };
     scene.node.workers.worker_heartbeat(scene.namespace, "p", &beat).expect("it registers");
     scene.hand.ahead.store(3600 * SECOND, Ordering::SeqCst);
-    scene.node.clock_moved();
+    scene.node.runs.clock_moved();
     sleep(Duration::from_millis(20)).await;
     assert!(scene.node.workers.lease_of(scene.namespace, "p").is_some());
     // An hour in which nobody could be heard, all at once.
     scene.hand.at.store(3600 * SECOND, Ordering::SeqCst);
-    scene.node.clock_moved();
+    scene.node.runs.clock_moved();
     sleep(Duration::from_millis(20)).await;
     assert!(scene.node.workers.lease_of(scene.namespace, "p").is_some(), "it was the server that was away");
     scene.pass(16).await;

@@ -19,21 +19,21 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn namespace(node: &Arc<Node>, name: &str, retention: Duration) -> Arc<Namespace> {
     let retention = retention.as_nanos() as i64;
     let new = NewNamespace { name: name.to_owned(), retention, ..Default::default() };
-    node.register_namespace(new).await.expect("the name is free")
+    node.runs.register_namespace(new).await.expect("the name is free")
 }
 
 async fn start(node: &Arc<Node>, namespace: &Namespace, id: &str) -> WorkflowKey {
-    node.start_workflow(story::start(namespace, id)).await.expect("a workflow starts");
+    node.runs.start_workflow(story::start(namespace, id)).await.expect("a workflow starts");
     WorkflowKey::new(namespace.key, id)
 }
 
 async fn close(node: &Arc<Node>, key: &WorkflowKey) {
     let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
-    node.transact(key, &RunSelector::default(), end).await.expect("it runs");
+    node.runs.transact(key, &RunSelector::default(), end).await.expect("it runs");
 }
 
 async fn is_there(node: &Arc<Node>, key: &WorkflowKey) -> bool {
-    match node.snapshot(key, "").await {
+    match node.runs.snapshot(key, "").await {
         Ok(_) => true,
         Err(CallError::WorkflowNotFound { .. }) => false,
         Err(error) => panic!("{error}"),
@@ -52,7 +52,7 @@ async fn until_gone(node: &Arc<Node>, key: &WorkflowKey) {
 
 fn jump(place: &Place, node: &Node, by: Duration) {
     place.clock.jump(by);
-    node.clock_moved();
+    node.runs.clock_moved();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -88,7 +88,7 @@ async fn older_runs_of_a_workflow_go_and_the_current_one_stays() {
     close(&node, &key).await;
     let mut again = story::start(&namespace, "w");
     again.options.request_id = "again".to_owned();
-    node.start_workflow(again).await.expect("the id may be used again");
+    node.runs.start_workflow(again).await.expect("the id may be used again");
     jump(&place, &node, 2 * HOUR);
     for _ in 0..500 {
         if place.memory.runs_of(namespace.key, None, 10).wait().map(|runs| runs.len()) == Ok(1) {
@@ -97,7 +97,7 @@ async fn older_runs_of_a_workflow_go_and_the_current_one_stays() {
         sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(place.memory.runs_of(namespace.key, None, 10).wait().map(|runs| runs.len()), Ok(1));
-    assert!(node.snapshot(&key, "").await.expect("the current run stays").run.is_running());
+    assert!(node.runs.snapshot(&key, "").await.expect("the current run stays").run.is_running());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ async fn a_shorter_retention_counts_for_runs_that_closed_before() {
         detail.retention = 2 * HOUR.as_nanos() as i64;
         Ok(())
     };
-    node.change_namespace(NamespaceName::Name("n".to_owned()), shorter).await.expect("it is there");
+    node.runs.change_namespace(NamespaceName::Name("n".to_owned()), shorter).await.expect("it is there");
     until_gone(&node, &key).await;
 }
 
@@ -136,7 +136,7 @@ async fn what_expired_while_nobody_ran_goes_at_the_next_start() {
     // The first looks fail as well.
     plan.fail_write(3, WriteFault::NotDone);
     let node = place.start(&plan).await;
-    node.clock_moved();
+    node.runs.clock_moved();
     for key in &keys {
         until_gone(&node, key).await;
     }
@@ -145,7 +145,7 @@ async fn what_expired_while_nobody_ran_goes_at_the_next_start() {
 /// Waits until a namespace and everything in it is gone.
 async fn until_deleted(place: &Place, node: &Arc<Node>, deleted: &Namespace) {
     for _ in 0..1000 {
-        if node.namespaces.find(&NamespaceName::Id(deleted.detail.id.clone())).is_none() {
+        if node.runs.namespaces.find(&NamespaceName::Id(deleted.detail.id.clone())).is_none() {
             let stored = place.memory.namespaces().wait().expect("the store can be read");
             assert!(stored.iter().all(|record| record.key != deleted.key));
             assert_eq!(place.memory.runs_of(deleted.key, None, 10).wait(), Ok(Vec::new()));
@@ -170,10 +170,10 @@ async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
         keys.push(key);
     }
     let by_name = NamespaceName::Name("n".to_owned());
-    let name = node.delete_namespace(by_name, 0).await.expect("it is there");
+    let name = node.runs.delete_namespace(by_name, 0).await.expect("it is there");
     assert_eq!(name, format!("n-deleted-{}", &old.detail.id[..5]));
-    assert_eq!(node.namespaces.get(&name).map(|namespace| namespace.state()), Some(NamespaceState::Deleted));
-    assert!(node.namespaces.live(&name).is_none() && node.namespaces.get("n").is_none());
+    assert_eq!(node.runs.namespaces.get(&name).map(|namespace| namespace.state()), Some(NamespaceState::Deleted));
+    assert!(node.runs.namespaces.live(&name).is_none() && node.runs.namespaces.get("n").is_none());
 
     // The name is used again while the old runs go.
     let new = namespace(&node, "n", HOUR).await;
@@ -181,13 +181,13 @@ async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
     let same_id = start(&node, &new, "w1").await;
     // Deleting it twice is deleting it once.
     let by_id = NamespaceName::Id(old.detail.id.clone());
-    assert_eq!(node.delete_namespace(by_id, 0).await, Ok(name));
+    assert_eq!(node.runs.delete_namespace(by_id, 0).await, Ok(name));
     until_deleted(&place, &node, &old).await;
     for key in &keys {
         assert_eq!(place.memory.current(old.key, &key.workflow_id).wait(), Ok(None));
     }
     assert!(is_there(&node, &same_id).await);
-    let unknown = node.delete_namespace(NamespaceName::Name("nowhere".to_owned()), 0).await;
+    let unknown = node.runs.delete_namespace(NamespaceName::Name("nowhere".to_owned()), 0).await;
     assert_eq!(unknown, Err(CallError::NamespaceNotFound("nowhere".to_owned())));
 }
 
@@ -200,7 +200,7 @@ async fn a_deletion_goes_on_after_a_restart_in_the_middle() {
     for id in 0..100 {
         start(&node, &old, &format!("w{id}")).await;
     }
-    node.delete_namespace(NamespaceName::Name("n".to_owned()), 0).await.expect("it is there");
+    node.runs.delete_namespace(NamespaceName::Name("n".to_owned()), 0).await.expect("it is there");
     let left = |limit| place.memory.runs_of(old.key, None, limit).wait().map(|runs| runs.len());
     for _ in 0..1000 {
         if left(200).is_ok_and(|left| left < 100) {
@@ -216,7 +216,7 @@ async fn a_deletion_goes_on_after_a_restart_in_the_middle() {
 
     let plan = FaultPlan::new();
     let node = place.start(&plan).await;
-    assert!(node.namespaces.get("n").is_none());
+    assert!(node.runs.namespaces.get("n").is_none());
     // Faults on the way: a commit that is lost, one that is done but not known to be, a read that fails.
     let calls = plan.calls();
     plan.fail_write(calls.writes + 3, WriteFault::NotDone);
@@ -238,10 +238,10 @@ async fn a_record_stays_as_long_as_its_deleter_wants() {
     let old = namespace(&node, "n", HOUR).await;
     let key = start(&node, &old, "w").await;
     let delay = HOUR.as_nanos() as i64;
-    node.delete_namespace(NamespaceName::Name("n".to_owned()), delay).await.expect("it is there");
+    node.runs.delete_namespace(NamespaceName::Name("n".to_owned()), delay).await.expect("it is there");
     until_gone(&node, &key).await;
     sleep(Duration::from_millis(1500)).await;
-    assert!(node.namespaces.find(&NamespaceName::Id(old.detail.id.clone())).is_some());
+    assert!(node.runs.namespaces.find(&NamespaceName::Id(old.detail.id.clone())).is_some());
     node.shut_down();
     place.clock.jump(2 * HOUR);
     let node = place.start(&FaultPlan::new()).await;

@@ -41,20 +41,20 @@ async fn node() -> (Arc<Node>, Arc<Gate>) {
 }
 
 async fn start(node: &Arc<Node>, id: &str) -> (WorkflowKey, RunKey) {
-    let namespace = node.namespaces.get("default").expect("it is always there");
-    let started = node.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
+    let started = node.runs.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
     (WorkflowKey::new(namespace.key, id), RunKey(started.run.info.run_key))
 }
 
 async fn signal(node: &Arc<Node>, key: &WorkflowKey, name: String) -> Result<(), CallError> {
     let call = Signal { name, ..Default::default() };
-    node.transact(key, &RunSelector::default(), move |run, context| signal::signal(run, context, call)).await
+    node.runs.transact(key, &RunSelector::default(), move |run, context| signal::signal(run, context, call)).await
 }
 
 async fn terminate(node: &Arc<Node>, key: &WorkflowKey, run_id: &str, first_run_id: &str) -> Result<(), CallError> {
     let call = Terminate { first_run_id: first_run_id.to_owned(), ..Default::default() };
     let decide = move |run: &segno_engine::Run, context| terminate::terminate(run, context, call);
-    node.terminate_run(key, &RunSelector::run(run_id), first_run_id, decide).await
+    node.runs.terminate_run(key, &RunSelector::run(run_id), first_run_id, decide).await
 }
 
 /// Runs whose workflow task a worker gets until none comes any more.
@@ -139,22 +139,22 @@ async fn a_damaged_run_blocks_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_whose_start_is_missing_is_damaged() {
     let (node, gate) = node_with(forgetful()).await;
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let mut retried = story::start(&namespace, "w");
     retried.options.retry_policy = Some(RetryPolicy { maximum_attempts: 3, ..Default::default() });
-    let started = node.start_workflow(retried).await.expect("a workflow starts");
+    let started = node.runs.start_workflow(retried).await.expect("a workflow starts");
     let (key, run) = (WorkflowKey::new(namespace.key, "w"), RunKey(started.run.info.run_key));
     // Runs leave memory when others come.
     let mut others = HashSet::new();
     for id in 0..100 {
         others.insert(start(&node, &format!("other{id}")).await.1.0);
     }
-    assert!(node.snapshot(&key, "").await.is_ok(), "nothing is wrong yet");
+    assert!(node.runs.snapshot(&key, "").await.is_ok(), "nothing is wrong yet");
     for id in 100..200 {
         others.insert(start(&node, &format!("other{id}")).await.1.0);
     }
     gate.without_history.lock().expect("nobody panics here").insert(run);
-    match node.snapshot(&key, "").await {
+    match node.runs.snapshot(&key, "").await {
         Err(CallError::DataLoss(why)) => {
             assert!(why.ends_with("history does not begin with the start of the run"), "{why}")
         }
@@ -162,7 +162,7 @@ async fn a_run_whose_start_is_missing_is_damaged() {
     }
     assert!(matches!(signal(&node, &key, "s".to_owned()).await, Err(CallError::DataLoss(_))));
     assert_eq!(drain(&node).await, others, "it blocks nobody");
-    node.delete_run(&key, "").await.expect("it can be deleted");
+    node.runs.delete_run(&key, "").await.expect("it can be deleted");
     start(&node, "w").await;
 }
 
@@ -179,7 +179,7 @@ impl Damaged {
     async fn new() -> Self {
         let (node, gate) = node_with(forgetful()).await;
         let (key, run) = start(&node, "w").await;
-        let run_id = node.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
+        let run_id = node.runs.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
         gate.damaged.lock().expect("nobody panics here").insert(run);
         for id in 0..100 {
             start(&node, &format!("other{id}")).await;
@@ -192,13 +192,16 @@ impl Damaged {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_run_can_be_deleted() {
     let Damaged { node, gate, key, run_id, .. } = Damaged::new().await;
-    assert!(matches!(node.snapshot(&key, "").await, Err(CallError::DataLoss(_))), "it is damaged");
+    assert!(matches!(node.runs.snapshot(&key, "").await, Err(CallError::DataLoss(_))), "it is damaged");
     let other = WorkflowKey::new(key.namespace, "other1");
-    assert!(node.delete_run(&other, &run_id).await.is_err(), "it does not belong to that workflow");
-    let healthy = node.snapshot(&other, "").await.expect("it exists").run.info.run_id.to_uppercase();
-    assert!(node.delete_run(&other, &healthy).await.is_err(), "that is another id, and nothing is wrong with the run");
-    assert!(node.snapshot(&other, "").await.expect("it exists").run.is_running());
-    node.delete_run(&key, "").await.expect("it can be deleted");
+    assert!(node.runs.delete_run(&other, &run_id).await.is_err(), "it does not belong to that workflow");
+    let healthy = node.runs.snapshot(&other, "").await.expect("it exists").run.info.run_id.to_uppercase();
+    assert!(
+        node.runs.delete_run(&other, &healthy).await.is_err(),
+        "that is another id, and nothing is wrong with the run"
+    );
+    assert!(node.runs.snapshot(&other, "").await.expect("it exists").run.is_running());
+    node.runs.delete_run(&key, "").await.expect("it can be deleted");
     assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(None));
     start(&node, "w").await;
 }
@@ -221,11 +224,11 @@ async fn a_damaged_run_can_be_terminated() {
     assert!(open.iter().all(|open| open.key != run), "a restart does not come across it");
     // The store accepted what was written, so it is damaged in another way now.
     gate.damaged.lock().expect("nobody panics here").remove(&run);
-    assert!(matches!(node.snapshot(&key, &run_id).await, Err(CallError::DataLoss(_))), "it stays damaged");
+    assert!(matches!(node.runs.snapshot(&key, &run_id).await, Err(CallError::DataLoss(_))), "it stays damaged");
     assert_eq!(terminate(&node, &key, &run_id, "").await, Err(Rejection::Closed.into()));
     let (_, next) = start(&node, "w").await;
     assert!(!drain(&node).await.contains(&run.0));
-    node.delete_run(&key, &run_id).await.expect("it can be deleted");
+    node.runs.delete_run(&key, &run_id).await.expect("it can be deleted");
     assert_eq!(gate.memory.facts(run).wait(), Ok(None));
     assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(Some(next)), "nobody touched the new one");
 }
@@ -235,10 +238,10 @@ async fn a_damaged_run_can_be_terminated() {
 async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
     let (node, gate) = node_with(forgetful()).await;
     let (lost, lost_run) = start(&node, "lost").await;
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let mut retried = story::start(&namespace, "retried");
     retried.options.retry_policy = Some(RetryPolicy { maximum_attempts: 3, ..Default::default() });
-    let retried_run = RunKey(node.start_workflow(retried).await.expect("a workflow starts").run.info.run_key);
+    let retried_run = RunKey(node.runs.start_workflow(retried).await.expect("a workflow starts").run.info.run_key);
     for id in 0..100 {
         start(&node, &format!("other{id}")).await;
     }
@@ -247,9 +250,9 @@ async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
     assert_eq!(done, [Ok(())]);
     gate.without_history.lock().expect("nobody panics here").insert(retried_run);
     for (key, run) in [(lost, lost_run), (WorkflowKey::new(namespace.key, "retried"), retried_run)] {
-        assert!(node.snapshot(&key, "").await.is_err(), "{}: it is damaged", key.workflow_id);
+        assert!(node.runs.snapshot(&key, "").await.is_err(), "{}: it is damaged", key.workflow_id);
         terminate(&node, &key, "", "").await.expect("it can be terminated");
-        let found = node.snapshot(&key, "").await.expect("it can be read now");
+        let found = node.runs.snapshot(&key, "").await.expect("it can be read now");
         assert_eq!((found.key(), found.run.status()), (run, WorkflowExecutionStatus::Terminated));
         let last = gate.memory.history_reverse(run, i64::MAX, 1).wait().expect("it is readable").remove(0);
         assert_eq!(last.last_event_id, 3, "{}: its history ends with the termination", key.workflow_id);
@@ -307,7 +310,7 @@ async fn polls_do_not_fail_when_workflows_are_deleted_beside_them() {
         let node = node.clone();
         tokio::spawn(async move {
             for key in keys.iter().step_by(2) {
-                node.delete_run(key, "").await.expect("it can be deleted");
+                node.runs.delete_run(key, "").await.expect("it can be deleted");
             }
         })
     };
@@ -325,7 +328,7 @@ async fn eager_activities_are_not_lost_when_the_caller_leaves() {
     let mut call = worker::complete_with(worker::token_of(&task), vec![eager(story::activity("plain"))]);
     call.eager_request_ids = vec!["eager".to_owned()];
     gate.held.store(true, Ordering::SeqCst);
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let run_id = task.run.info.run_id.clone();
     let leaving = node.dispatch.complete_workflow_task(namespace, &key, &run_id, call, Default::default());
     assert!(timeout(Duration::from_millis(50), leaving).await.is_err(), "the caller leaves before the commit is done");
@@ -367,7 +370,7 @@ async fn undeliverable_messages_do_not_stop_the_others() {
     answer(&node, &task, vec![story::child()]).await;
     let child = WorkflowKey::new(parent.namespace, "child");
     let started = async {
-        while node.snapshot(&child, "").await.is_err() {
+        while node.runs.snapshot(&child, "").await.is_err() {
             sleep(Duration::from_millis(5)).await;
         }
     };
@@ -375,7 +378,7 @@ async fn undeliverable_messages_do_not_stop_the_others() {
 }
 
 async fn answer(node: &Arc<Node>, task: &segno_node::StartedTask, commands: Vec<Command>) {
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, &task.run.info.workflow_id);
     let call = worker::complete_with(worker::token_of(task), commands);
     let run_id = task.run.info.run_id.clone();
@@ -485,14 +488,14 @@ async fn too_large_calls_on_one_workflow_are_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_panics_is_noticed() {
     let (node, gate) = node().await;
-    assert_eq!(node.failure(), None);
+    assert_eq!(node.runs.failure(), None);
     gate.panics.store(true, Ordering::SeqCst);
-    let namespace = node.namespaces.get("default").expect("it is always there");
-    assert!(node.start_workflow(story::start(&namespace, "w")).await.is_err());
-    let why = timeout(Duration::from_secs(5), node.failed()).await.expect("it is noticed");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
+    assert!(node.runs.start_workflow(story::start(&namespace, "w")).await.is_err());
+    let why = timeout(Duration::from_secs(5), node.runs.failed()).await.expect("it is noticed");
     assert!(why.contains("the writer thread"), "{why}");
-    assert!(node.failure().is_some());
-    assert!(matches!(node.start_workflow(story::start(&namespace, "x")).await, Err(CallError::Unavailable(_))));
+    assert!(node.runs.failure().is_some());
+    assert!(matches!(node.runs.start_workflow(story::start(&namespace, "x")).await, Err(CallError::Unavailable(_))));
 }
 
 /// Somebody sets the clock forward while the only timer is far away: it fires soon after, without being told.
@@ -501,15 +504,15 @@ async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
     let clock = Arc::new(JumpingClock::default());
     let gate = Arc::new(Gate::default());
     let node = Node::start(gate.clone(), clock.clone(), NodeOptions::default()).await.expect("a node starts");
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let mut call = story::start(&namespace, "w");
     call.options.workflow_run_timeout = Some(segno_proto::nanos_duration(1800 * 1000 * story::MILLISECOND));
-    node.start_workflow(call).await.expect("a workflow starts");
+    node.runs.start_workflow(call).await.expect("a workflow starts");
     let key = WorkflowKey::new(namespace.key, "w");
     sleep(Duration::from_millis(50)).await;
     clock.jump(Duration::from_secs(3600));
     let closed = async {
-        while node.snapshot(&key, "").await.expect("it exists").run.is_running() {
+        while node.runs.snapshot(&key, "").await.expect("it exists").run.is_running() {
             sleep(Duration::from_millis(20)).await;
         }
     };
@@ -521,11 +524,11 @@ async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
 async fn a_full_disk_degrades_the_node_until_there_is_room() {
     let plan = FaultPlan::new();
     let node = Place::new().start(&plan).await;
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     for with_commit in [true, false] {
         assert_eq!(node.ill_health(), None);
         plan.fail_all_writes(Some(WriteFault::Full));
-        let refused = node.start_workflow(story::start(&namespace, "full")).await;
+        let refused = node.runs.start_workflow(story::start(&namespace, "full")).await;
         assert!(matches!(refused, Err(CallError::StorageFull(_))), "{:?}", refused.err());
         // The first start fails before there is anything to commit.
         let degraded = async {
@@ -538,7 +541,7 @@ async fn a_full_disk_degrades_the_node_until_there_is_room() {
         assert!(why.starts_with("degraded: storage: the disk is full"), "{why}");
         plan.fail_all_writes(None);
         if with_commit {
-            node.start_workflow(story::start(&namespace, "room")).await.expect("there is room again");
+            node.runs.start_workflow(story::start(&namespace, "room")).await.expect("there is room again");
             assert_eq!(node.ill_health(), None);
         }
     }

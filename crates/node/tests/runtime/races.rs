@@ -23,8 +23,8 @@ async fn node() -> (Arc<Node>, Arc<Gate>) {
 }
 
 async fn start(node: &Arc<Node>, id: &str) -> WorkflowKey {
-    let namespace = node.namespaces.get("default").expect("it is always there");
-    node.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
+    node.runs.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
     WorkflowKey::new(namespace.key, id)
 }
 
@@ -37,14 +37,14 @@ async fn a_child_whose_start_was_not_reported_hears_of_its_parents_end() {
     gate.closed.store(true, Ordering::SeqCst);
     worker::first_turn(&node, vec![story::child()]).await;
     let child = WorkflowKey::new(parent.namespace, "child");
-    while node.snapshot(&child, "").await.is_err() {
+    while node.runs.snapshot(&child, "").await.is_err() {
         sleep(Duration::from_millis(1)).await;
     }
     let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
-    node.transact(&parent, &RunSelector::default(), end).await.expect("the parent is terminated");
+    node.runs.transact(&parent, &RunSelector::default(), end).await.expect("the parent is terminated");
     gate.closed.store(false, Ordering::SeqCst);
     for _ in 0..300 {
-        let child = node.snapshot(&child, "").await.expect("the child was started");
+        let child = node.runs.snapshot(&child, "").await.expect("the child was started");
         if child.run.status() == WorkflowExecutionStatus::Terminated {
             return;
         }
@@ -64,11 +64,11 @@ async fn a_signal_that_arrived_is_not_reported_as_failed() {
     gate.closed.store(true, Ordering::SeqCst);
     worker::first_turn(&node, vec![story::signal("target", "hello")]).await;
     worker::first_turn(&node, vec![story::complete()]).await;
-    let status = node.snapshot(&target, "").await.expect("the target exists").run.status();
+    let status = node.runs.snapshot(&target, "").await.expect("the target exists").run.status();
     assert_eq!(status, WorkflowExecutionStatus::Completed, "the signal woke the target");
     gate.closed.store(false, Ordering::SeqCst);
     for _ in 0..500 {
-        let run = &node.snapshot(&sender, "").await.expect("the sender exists").run;
+        let run = &node.runs.snapshot(&sender, "").await.expect("the sender exists").run;
         if run.state().external_signals.is_empty() {
             let key = segno_store::RunKey(run.info.run_key);
             let (_, events) = check::stored(&gate.memory, key).expect("the sender is stored");
@@ -93,14 +93,15 @@ async fn a_retry_is_not_forgotten_when_other_things_happen() {
         let quiet = Instant::now() + Duration::from_millis(20);
         while Instant::now() < quiet {
             let call = Signal { name: "noise".to_owned(), ..Default::default() };
-            node.transact(&key, &RunSelector::default(), move |run, context| signal::signal(run, context, call))
+            node.runs
+                .transact(&key, &RunSelector::default(), move |run, context| signal::signal(run, context, call))
                 .await
                 .expect("a signal arrives");
         }
         let again = tokio::time::timeout(Duration::from_secs(2), worker::fail_activity(&node)).await;
         assert!(again.is_ok(), "round {round}: the second attempt is never offered");
         let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
-        node.transact(&key, &RunSelector::default(), end).await.expect("the workflow is terminated");
+        node.runs.transact(&key, &RunSelector::default(), end).await.expect("the workflow is terminated");
     }
 }
 
@@ -116,13 +117,13 @@ async fn an_update_of_a_deleted_workflow_hears_of_its_end() {
             tokio::spawn(async move {
                 let call = Admit { request: updates::request("u"), durable: false, limits: Default::default() };
                 let until = Instant::now() + Duration::from_secs(10);
-                node.update_workflow(&key, &RunSelector::default(), call, WaitFor::Completed, until).await
+                node.runs.update_workflow(&key, &RunSelector::default(), call, WaitFor::Completed, until).await
             })
         };
-        while node.poll_update(&key, "", "u", WaitFor::Admitted, Instant::now()).await.is_err() {
+        while node.runs.poll_update(&key, "", "u", WaitFor::Admitted, Instant::now()).await.is_err() {
             sleep(Duration::from_millis(1)).await;
         }
-        node.delete_run(&key, "").await.expect("it can be deleted");
+        node.runs.delete_run(&key, "").await.expect("it can be deleted");
         let answer = asked.await.expect("the caller does not panic");
         assert!(matches!(answer, Err(CallError::UpdateAborted(_))), "round {round}: {answer:?}");
     }

@@ -29,8 +29,8 @@ async fn node_on(gate: &Arc<Gate>) -> Arc<Node> {
 
 /// A workflow, and its first task in the hands of a worker.
 async fn begun(node: &Arc<Node>) -> StartedTask {
-    let namespace = node.namespaces.get("default").expect("it is always there");
-    node.start_workflow(story::start(&namespace, "w")).await.expect("a workflow starts");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
+    node.runs.start_workflow(story::start(&namespace, "w")).await.expect("a workflow starts");
     let poll = worker::poll_of(node, QueueKind::Workflow, story::QUEUE);
     let task =
         node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works").expect("there is a task");
@@ -39,13 +39,13 @@ async fn begun(node: &Arc<Node>) -> StartedTask {
 }
 
 async fn complete(node: &Arc<Node>, task: &StartedTask, call: &CompleteTask) -> Result<CompletedTask, CallError> {
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, &task.run.info.workflow_id);
     node.dispatch.complete_workflow_task(namespace, &key, &task.run.info.run_id, call.clone(), Default::default()).await
 }
 
 async fn result(node: &Arc<Node>, started: &StartedActivity, digest: Digest) -> Result<(), CallError> {
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let reference = ActivityRef::Token {
         scheduled_event_id: started.activity.scheduled_event_id,
         attempt: started.activity.attempt,
@@ -57,7 +57,7 @@ async fn result(node: &Arc<Node>, started: &StartedActivity, digest: Digest) -> 
         let completed = activity::complete(run, context, &reference, None, "worker".to_owned(), None);
         repeats::result(run, context, digest, completed)
     };
-    node.transact(&key, &selector, apply).await
+    node.runs.transact(&key, &selector, apply).await
 }
 
 fn eager(mut command: Command) -> Command {
@@ -134,10 +134,10 @@ async fn an_older_run_knows_its_last_completion_and_results() {
     let mut call = worker::complete_with(worker::token_of(&task), vec![story::complete()]);
     call.digest = FIRST;
     complete(&node, &task, &call).await.expect("it is taken");
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let mut again = story::start(&namespace, "w");
     again.options.request_id = "another".to_owned();
-    let current = node.start_workflow(again).await.expect("a workflow starts");
+    let current = node.runs.start_workflow(again).await.expect("a workflow starts");
     assert_ne!(current.run.info.run_id, task.run.info.run_id);
     for node in [node.clone(), node_on(&gate).await] {
         assert!(complete(&node, &task, &call).await.expect("it was taken").completed.repeated);

@@ -37,7 +37,7 @@ async fn start_node(gate: &Arc<Gate>) -> Arc<Node> {
 const PATIENT: &str = "patient";
 
 fn namespace(node: &Node) -> Arc<Namespace> {
-    let known = node.namespaces.get(PATIENT).or_else(|| node.namespaces.get("default"));
+    let known = node.runs.namespaces.get(PATIENT).or_else(|| node.runs.namespaces.get("default"));
     known.expect("one of them is there")
 }
 
@@ -50,13 +50,13 @@ async fn start(node: &Arc<Node>, task_timeout_ms: i64) -> WorkflowKey {
     let namespace = namespace(node);
     let mut start = story::start(&namespace, "w");
     start.options.workflow_task_timeout = Some(nanos_duration(task_timeout_ms * story::MILLISECOND));
-    node.start_workflow(start).await.expect("it starts");
+    node.runs.start_workflow(start).await.expect("it starts");
     WorkflowKey::new(namespace.key, "w")
 }
 
 /// How often the turn failed, and what the last one failed with.
 async fn failing(node: &Node, key: &WorkflowKey) -> (i64, String) {
-    let current = node.snapshot(key, "").await.expect("the run is there");
+    let current = node.runs.snapshot(key, "").await.expect("the run is there");
     let state = current.run.state();
     (i64::from(state.failures_since_success), state.last_task_failure.clone())
 }
@@ -73,7 +73,7 @@ async fn until_failed(node: &Node, key: &WorkflowKey, wanted: i64) {
 
 async fn until_closed(node: &Node, key: &WorkflowKey) {
     let closed = async {
-        while node.snapshot(key, "").await.expect("the run is there").run.is_running() {
+        while node.runs.snapshot(key, "").await.expect("the run is there").run.is_running() {
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -126,12 +126,12 @@ async fn overtime() {
     let data = BTreeMap::from([("segno.flow.steps-max".to_owned(), "10000000000".to_owned())]);
     let retention = 86_400_000 * story::MILLISECOND;
     let new = NewNamespace { name: PATIENT.to_owned(), retention, data, ..Default::default() };
-    node.register_namespace(new).await.expect("it is registered");
+    node.runs.register_namespace(new).await.expect("it is registered");
     deploy(&node, "workflow w() { while (true) {} }").await;
     let run = start(&node, 600).await;
     until_failed(&node, &run, script::OVERTIME_ATTEMPTS_MAX.into()).await;
     assert_eq!(failing(&node, &run).await, (5, script::OVERTIME.to_owned()));
-    assert!(script::waits_for_operator(&node.snapshot(&run, "").await.expect("the run is there").run));
+    assert!(script::waits_for_operator(&node.runs.snapshot(&run, "").await.expect("the run is there").run));
     node.end();
 
     // It is not tried again by itself, also not after a restart.
@@ -162,7 +162,7 @@ async fn illegal_steps_of_turns_are_not_stored() {
     coverage::remove(Some(("workflow_task", from as usize, on as usize)));
     let run = start(&node, 10_000).await;
     sleep(Duration::from_millis(300)).await;
-    let stopped = node.snapshot(&run, "").await.expect("the start is stored").run.clone();
+    let stopped = node.runs.snapshot(&run, "").await.expect("the start is stored").run.clone();
     assert!(stopped.is_running() && stopped.state().last_completed_started_id == 0, "{:?}", stopped.state());
     node.end();
     coverage::remove(None);
@@ -178,7 +178,7 @@ async fn a_stopped_node_with_scripts_is_freed() {
     let node = start_node(&gate).await;
     deploy(&node, "workflow w() { log(\"once\")\n await wait_for_signal(\"go\") }").await;
     let run = start(&node, 10_000).await;
-    assert!(node.snapshot(&run, "").await.expect("it is stored").run.state().last_completed_started_id > 0);
+    assert!(node.runs.snapshot(&run, "").await.expect("it is stored").run.state().last_completed_started_id > 0);
     node.shut_down();
     node.end();
     let runs = Arc::downgrade(&node.runs);

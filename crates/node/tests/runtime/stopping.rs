@@ -15,8 +15,8 @@ use crate::common::{story, worker};
 async fn a_node_that_was_stopped_is_freed() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let node = Node::start(store, Arc::new(SystemClock), NodeOptions::default()).await.expect("the node starts");
-    let namespace = node.namespaces.get("default").expect("it is there");
-    node.start_workflow(story::start(&namespace, "w")).await.expect("a workflow starts");
+    let namespace = node.runs.namespaces.get("default").expect("it is there");
+    node.runs.start_workflow(story::start(&namespace, "w")).await.expect("a workflow starts");
     let poll = worker::poll_of(&node, QueueKind::Workflow, story::QUEUE);
     let task = node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works").expect("a task waits");
     let (runs, dispatch) = (Arc::downgrade(&node.runs), Arc::downgrade(&node.dispatch));

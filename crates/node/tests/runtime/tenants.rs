@@ -26,7 +26,7 @@ async fn node() -> Arc<Node> {
 async fn namespace(node: &Arc<Node>, name: &str, settings: &[(&str, &str)]) -> Arc<Namespace> {
     let data: BTreeMap<_, _> = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let new = NewNamespace { name: name.to_owned(), retention: 86_400_000_000_000, data, ..Default::default() };
-    node.register_namespace(new).await.expect("the name is free")
+    node.runs.register_namespace(new).await.expect("the name is free")
 }
 
 async fn deploy(node: &Arc<Node>, namespace: &Arc<Namespace>, text: &str) {
@@ -41,11 +41,11 @@ async fn start(node: &Arc<Node>, namespace: &Namespace, kind: &str, id: &str, nu
     let metadata = BTreeMap::from([("encoding".to_owned(), "json/plain".into())]);
     let payload = segno_proto::common::Payload { metadata, data: data.into(), ..Default::default() };
     start.options.input = Some(segno_proto::common::Payloads { payloads: vec![payload] });
-    node.start_workflow(start).await.map(|_| ())
+    node.runs.start_workflow(start).await.map(|_| ())
 }
 
 async fn open(node: &Arc<Node>, namespace: &Arc<Namespace>) -> u64 {
-    let counted = node.count(ListCaller::default(), namespace, "ExecutionStatus = 'Running'").await;
+    let counted = node.runs.count(ListCaller::default(), namespace, "ExecutionStatus = 'Running'").await;
     counted.expect("they are counted").1.iter().map(|group| group.runs).sum()
 }
 
@@ -74,7 +74,7 @@ async fn children_count_as_open_workflows_and_wait_until_there_is_room() {
     for number in 0..30 {
         let key = WorkflowKey::new(limited.key, &format!("child-{number}"));
         let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
-        ended += usize::from(node.transact(&key, &RunSelector::default(), end).await.is_ok());
+        ended += usize::from(node.runs.transact(&key, &RunSelector::default(), end).await.is_ok());
     }
     assert!(ended >= 9, "{ended}");
     until_open(&node, &limited, 10).await;
@@ -116,7 +116,7 @@ async fn only_new_workflows_count() {
     let mut again = story::start(&limited, "one");
     again.options.request_id = "again".to_owned();
     again.options.conflict_policy = segno_proto::enums::WorkflowIdConflictPolicy::TerminateExisting;
-    node.start_workflow(again).await.expect("it takes the place of the other");
+    node.runs.start_workflow(again).await.expect("it takes the place of the other");
     assert!(matches!(start(&node, &limited, "T", "two", 0).await, Err(CallError::StartRefused(_))));
 }
 
@@ -156,7 +156,7 @@ async fn queries_of_one_namespace_do_not_hold_up_calls_of_another() {
     ask(&quiet, "short").await.expect("it is answered");
     let signal = |run: &_, context| signal::signal(run, context, Signal { name: "s".to_owned(), ..Default::default() });
     let key = WorkflowKey::new(quiet.key, "q");
-    node.transact(&key, &RunSelector::default(), signal).await.expect("it is stored");
+    node.runs.transact(&key, &RunSelector::default(), signal).await.expect("it is stored");
     let answered = long.iter().filter(|query| query.is_finished()).count();
     assert!(answered < 30, "they came first");
     for query in long {

@@ -35,9 +35,9 @@ impl Scene {
     async fn new(queue: &'static str) -> Self {
         let (place, plan) = (Place::new(), FaultPlan::new());
         let node = place.start(&plan).await;
-        let namespace = node.namespaces.get("default").expect("it is always there");
+        let namespace = node.runs.namespaces.get("default").expect("it is always there");
         let id = if queue == story::STICKY_QUEUE { "sticky" } else { "updates" };
-        let started = node.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
+        let started = node.runs.start_workflow(story::start(&namespace, id)).await.expect("a workflow starts");
         let key = WorkflowKey::new(namespace.key, id);
         let run_key = RunKey(started.run.info.run_key);
         let scene = Self { place, plan, node, key, run_key, queue };
@@ -70,7 +70,7 @@ impl Scene {
             call.sticky = Some(worker::sticky());
             call.return_new_task = true;
         }
-        let namespace = self.node.namespaces.get("default").expect("it is always there");
+        let namespace = self.node.runs.namespaces.get("default").expect("it is always there");
         let run_id = task.run.info.run_id.clone();
         let completed =
             self.node.dispatch.complete_workflow_task(namespace, &self.key, &run_id, call, Default::default()).await?;
@@ -84,7 +84,7 @@ impl Scene {
         let call = Admit { request: updates::request(id), durable: false, limits: Default::default() };
         let until = Instant::now() + WAIT_MAX;
         tokio::spawn(async move {
-            node.update_workflow(&key, &RunSelector::default(), call, WaitFor::Completed, until).await
+            node.runs.update_workflow(&key, &RunSelector::default(), call, WaitFor::Completed, until).await
         })
     }
 
@@ -169,7 +169,8 @@ async fn an_answer_needs_nothing_that_is_stored() {
         let first = scene.ask(updates::YES);
         let task = scene.next_task(queue).await;
         let second = scene.ask(updates::NO);
-        while scene.node.poll_update(&scene.key, "", updates::NO, WaitFor::Admitted, Instant::now()).await.is_err() {
+        while scene.node.runs.poll_update(&scene.key, "", updates::NO, WaitFor::Admitted, Instant::now()).await.is_err()
+        {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         scene.plan.fail_all_reads(Some(ReadError::Failed("injected fault".to_owned())));
@@ -207,11 +208,11 @@ async fn an_outcome_that_cannot_be_looked_up() {
             let look = async || {
                 let until = Instant::now() + WAIT_MAX;
                 if by_poll {
-                    return node.poll_update(&scene.key, "", updates::YES, WaitFor::Completed, until).await;
+                    return node.runs.poll_update(&scene.key, "", updates::YES, WaitFor::Completed, until).await;
                 }
                 let call =
                     Admit { request: updates::request(updates::YES), durable: false, limits: Default::default() };
-                node.update_workflow(&scene.key, &RunSelector::default(), call, WaitFor::Completed, until).await
+                node.runs.update_workflow(&scene.key, &RunSelector::default(), call, WaitFor::Completed, until).await
             };
             is_quiet(&plan).await;
             plan.fail_read(plan.calls().reads + nth, ReadError::Failed("injected fault".to_owned()));

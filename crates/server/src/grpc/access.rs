@@ -36,7 +36,7 @@ impl AccessCalls {
 
     async fn create(&self, request: Request<CreateKeyRequest>) -> Result<Response<CreateKeyResponse>, Status> {
         let asked = request.into_inner().key.unwrap_or_default();
-        let now = self.node.now();
+        let now = self.node.runs.now();
         let expires = asked.expire_time.as_ref().map_or(0, timestamp_nanos);
         check(&asked, expires, now)?;
         let secret = match asked.certificate.is_empty() {

@@ -218,7 +218,7 @@ impl Workflows {
             let completed = activity::complete(run, context, &activity, result, identity, version);
             repeats::result(run, context, digest, completed)
         };
-        let taken = self.node.transact(&key, &selector, apply).await;
+        let taken = self.node.runs.transact(&key, &selector, apply).await;
         taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
@@ -235,7 +235,7 @@ impl Workflows {
             let failed = activity::fail(run, context, &activity, failure, identity, details, version);
             repeats::result(run, context, digest, failed)
         };
-        let taken = self.node.transact(&key, &selector, apply).await;
+        let taken = self.node.runs.transact(&key, &selector, apply).await;
         taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
@@ -251,7 +251,7 @@ impl Workflows {
             let canceled = activity::cancel(run, context, &activity, details, identity, version);
             repeats::result(run, context, digest, canceled)
         };
-        let taken = self.node.transact(&key, &selector, apply).await;
+        let taken = self.node.runs.transact(&key, &selector, apply).await;
         taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 

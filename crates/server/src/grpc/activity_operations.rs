@@ -40,7 +40,7 @@ impl Workflows {
     ) -> Result<R, Status> {
         let namespace = self.namespace(namespace)?;
         let (key, run_id) = key_of(&namespace, execution);
-        self.node.transact(&key, &RunSelector::run(run_id), call).await.map_err(failed)
+        self.node.runs.transact(&key, &RunSelector::run(run_id), call).await.map_err(failed)
     }
 
     /// Applies a call to the run of a standalone activity.
@@ -53,13 +53,13 @@ impl Workflows {
     ) -> Result<R, Status> {
         let namespace = self.namespace(namespace)?;
         let key = activity_key(&namespace, activity_id);
-        let applied = self.node.transact(&key, &RunSelector::run(run_id), call).await;
+        let applied = self.node.runs.transact(&key, &RunSelector::run(run_id), call).await;
         applied.map_err(|error| failed_for(activity_id, error))
     }
 
     /// No two calls without a request id are the same.
     pub(crate) fn request_id(&self, given: String) -> String {
-        if given.is_empty() { self.node.uuid() } else { given }
+        if given.is_empty() { self.node.runs.uuid() } else { given }
     }
 
     pub(crate) async fn operator_pause_activity(

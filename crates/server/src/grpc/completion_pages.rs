@@ -17,7 +17,7 @@ pub(crate) fn take(
     task: &TaskRef,
     current: bool,
 ) -> Result<Option<RespondWorkflowTaskCompletedResponse>, Status> {
-    let Some(pages) = &node.completion_pages else {
+    let Some(pages) = &node.runs.completion_pages else {
         let name = &namespace.name;
         let text = format!("workflow task completion pagination is disabled for this namespace {name}");
         return Err(Status::failed_precondition(text));

@@ -48,8 +48,8 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::describe(&mut request).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.execution.as_ref());
-        let run = self.node.snapshot(&key, &run_id).await.map_err(failed)?.run.clone();
-        let now = self.node.clock_now();
+        let run = self.node.runs.snapshot(&key, &run_id).await.map_err(failed)?.run.clone();
+        let now = self.node.runs.clock_now();
         Ok(DescribeWorkflowExecutionResponse {
             execution_config: Some(config(&run)),
             workflow_execution_info: Some(info(&run)),

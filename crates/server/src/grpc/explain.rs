@@ -42,18 +42,18 @@ impl WorkflowExplanations {
             return Err(Status::invalid_argument("WorkflowId is not set on request."));
         }
         let key = WorkflowKey::new(namespace.key, &workflow_id);
-        let current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
+        let current = self.node.runs.snapshot(&key, &run_id).await.map_err(failed)?;
         let run = &current.run;
         let close_event = match run.is_running() {
             true => None,
-            false => self.node.last_event(&current).await.map_err(failed)?,
+            false => self.node.runs.last_event(&current).await.map_err(failed)?,
         };
         let script = self.script(&namespace, &key, run).await;
         let leases = self.node.workers.leases_of(namespace.key);
         let (workflow_queue, activity_queues) = self.queues(handlers, &namespace, run, &leases).await?;
         let seen = RunSnapshot {
             run,
-            now: self.node.clock_now(),
+            now: self.node.runs.clock_now(),
             workflow_queue,
             activity_queues,
             workers: leases.into_iter().map(|lease| (lease.worker.clone(), lease)).collect(),

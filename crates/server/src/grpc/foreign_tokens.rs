@@ -122,7 +122,8 @@ impl ForeignToken for QueryToken {
 /// The workflow that a task token of Temporal's names.
 pub fn foreign_workflow(node: &Node, token: &[u8]) -> Option<WorkflowKey> {
     let form = ForeignTask::decode(token).ok()?;
-    let namespace = node.namespaces.all().into_iter().find(|namespace| namespace.detail.id == form.namespace_id)?;
+    let namespace =
+        node.runs.namespaces.all().into_iter().find(|namespace| namespace.detail.id == form.namespace_id)?;
     Some(WorkflowKey::new(namespace.key, &form.workflow_id))
 }
 
@@ -138,7 +139,7 @@ impl Workflows {
         if id.is_empty() {
             return Err(Status::invalid_argument("Namespace not set on request."));
         }
-        let all = self.node.namespaces.all();
+        let all = self.node.runs.namespaces.all();
         let named = all.into_iter().find(|namespace| namespace.detail.id == id);
         let namespace = in_state(named.ok_or_else(|| status::namespace_not_found(id))?, USABLE)?;
         if !name.is_empty() && namespace.name != name {

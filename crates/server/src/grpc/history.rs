@@ -57,7 +57,7 @@ impl Workflows {
         let (key, mut run_id) = key_of(&namespace, request.execution.as_ref());
         let token = Self::open_page(&namespace, &request.next_page_token, &mut run_id)?;
         let from = token.as_ref().map_or(1, |token| token.event_id);
-        let mut current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
+        let mut current = self.node.runs.snapshot(&key, &run_id).await.map_err(failed)?;
         let close_only = request.history_event_filter_type() == HistoryEventFilterType::CloseEvent;
         if close_only {
             return self.closing_event(&namespace, &key, current, request.wait_new_event, news_until).await;
@@ -66,7 +66,7 @@ impl Workflows {
             current = self.wait(&key, current, from, false, news_until).await?;
         }
         let size = page_size(request.maximum_page_size);
-        let view = self.node.history(&current, from, size, with_unwritten).await.map_err(failed)?;
+        let view = self.node.runs.history(&current, from, size, with_unwritten).await.map_err(failed)?;
         let end = current.run.state().next_event_id;
         let next = match view.next_event_id {
             Some(next) => Some(next),
@@ -91,8 +91,8 @@ impl Workflows {
         until: Instant,
     ) -> Result<Arc<Current>, Status> {
         // Asking again for what is there anyway costs nothing; what matters is not to miss what comes in between.
-        self.node.wait_for_news(key, current.key(), from, closed_only, until).await;
-        self.node.snapshot(key, &current.run.info.run_id).await.map_err(failed)
+        self.node.runs.wait_for_news(key, current.key(), from, closed_only, until).await;
+        self.node.runs.snapshot(key, &current.run.info.run_id).await.map_err(failed)
     }
 
     async fn closing_event(
@@ -116,7 +116,7 @@ impl Workflows {
             }
             return Ok(response);
         }
-        response.history = Some(self.node.closing_event(&current).await.map_err(failed)?);
+        response.history = Some(self.node.runs.closing_event(&current).await.map_err(failed)?);
         Ok(response)
     }
 
@@ -129,9 +129,9 @@ impl Workflows {
         let (key, mut run_id) = key_of(&namespace, request.execution.as_ref());
         let token = Self::open_page(&namespace, &request.next_page_token, &mut run_id)?;
         let until = token.as_ref().map_or(i64::MAX, |token| token.event_id);
-        let current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
+        let current = self.node.runs.snapshot(&key, &run_id).await.map_err(failed)?;
         let size = page_size(request.maximum_page_size);
-        let page = self.node.history_reverse(&current, until, size).await.map_err(failed)?;
+        let page = self.node.runs.history_reverse(&current, until, size).await.map_err(failed)?;
         let next_page_token = page
             .before_event_id
             .map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));

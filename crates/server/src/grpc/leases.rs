@@ -77,7 +77,7 @@ impl WorkerLeases {
         request: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
         let namespace = self.workflows.namespace(&request.into_inner().namespace)?;
-        let told = self.node.workers.heartbeats.all(namespace.key, self.node.now());
+        let told = self.node.workers.heartbeats.all(namespace.key, self.node.runs.now());
         let mut workers: BTreeMap<String, Worker> =
             told.iter().map(|heartbeat| (heartbeat.worker_instance_key.clone(), as_it_says(heartbeat))).collect();
         for lease in self.node.workers.leases_of(namespace.key) {
@@ -94,7 +94,7 @@ impl WorkerLeases {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let key = &request.worker_instance_key;
-        let told = self.node.workers.heartbeats.get(namespace.key, key, self.node.now());
+        let told = self.node.workers.heartbeats.get(namespace.key, key, self.node.runs.now());
         let lease = self.node.workers.lease_of(namespace.key, key);
         if told.is_none() && lease.is_none() {
             return Err(status::not_found(format!("Worker {key} not found")));

@@ -77,7 +77,7 @@ impl Workflows {
 
     /// How large what requests carry may be.
     fn sizes(&self) -> Sizes {
-        self.node.limits().into()
+        self.node.runs.limits().into()
     }
 
     /// The namespace a request names, if it can be used.
@@ -95,7 +95,7 @@ impl Workflows {
         if name.is_empty() {
             return Err(Status::invalid_argument("Namespace is empty."));
         }
-        let namespace = self.node.namespaces.get(name).ok_or_else(|| status::namespace_not_found(name))?;
+        let namespace = self.node.runs.namespaces.get(name).ok_or_else(|| status::namespace_not_found(name))?;
         namespaces::in_state(namespace, allowed)
     }
 }

@@ -45,7 +45,7 @@ impl Workflows {
         let workflow_id = start.workflow_id.clone();
         let start = namespace.start(options_of(start));
         let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
-        let done = self.node.update_with_start(start, call, wait, patience.until).await;
+        let done = self.node.runs.update_with_start(start, call, wait, patience.until).await;
         let StartedAndUpdated { start, update } = done.map_err(|error| match error {
             WithStartError::Start(error) => status::multi_operation(vec![Some(failed(error)), None]),
             WithStartError::Update(error) => status::multi_operation(vec![None, Some(failed(error))]),
@@ -86,13 +86,14 @@ impl Workflows {
     ) -> Vec<Option<Status>> {
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         let sizes = self.sizes();
-        let started = validate::multi_operation::start(&namespace.name, start, &rules, sizes, &|| self.node.uuid());
+        let started =
+            validate::multi_operation::start(&namespace.name, start, &rules, sizes, &|| self.node.runs.uuid());
         if let Some(search_attributes) = start.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
         // Only a start that is right says which workflow is meant.
         let workflow_id = started.is_ok().then_some(start.workflow_id.as_str());
-        let updated = validate::multi_operation::update(&namespace.name, workflow_id, update, || self.node.uuid());
+        let updated = validate::multi_operation::update(&namespace.name, workflow_id, update, || self.node.runs.uuid());
         vec![started.err().map(refused), updated.err().map(refused)]
     }
 }

@@ -44,7 +44,7 @@ pub fn in_state(namespace: Arc<Namespace>, allowed: &[NamespaceState]) -> Result
 /// A namespace by name or id that can be used.
 pub fn usable(node: &Node, name: &NamespaceName) -> Result<Arc<Namespace>, Status> {
     let (NamespaceName::Name(text) | NamespaceName::Id(text)) = name;
-    let namespace = node.namespaces.find(name).ok_or_else(|| status::namespace_not_found(text))?;
+    let namespace = node.runs.namespaces.find(name).ok_or_else(|| status::namespace_not_found(text))?;
     in_state(namespace, USABLE)
 }
 
@@ -60,7 +60,7 @@ impl Workflows {
     ) -> Result<RegisterNamespaceResponse, Status> {
         let retention = validate::namespace::register(&mut request).map_err(refused)?;
         let name = &request.namespace;
-        if name == validate::namespace::SYSTEM_NAMESPACE || self.node.namespaces.get(name).is_some() {
+        if name == validate::namespace::SYSTEM_NAMESPACE || self.node.runs.namespaces.get(name).is_some() {
             return Err(failed(CallError::NamespaceExists(request.namespace)));
         }
         validate::namespace::register_clusters(&request).map_err(refused)?;
@@ -71,7 +71,7 @@ impl Workflows {
             owner_email: request.owner_email,
             data: request.data.into_iter().collect(),
         };
-        self.node.register_namespace(new).await.map_err(failed)?;
+        self.node.runs.register_namespace(new).await.map_err(failed)?;
         Ok(RegisterNamespaceResponse::default())
     }
 
@@ -81,7 +81,7 @@ impl Workflows {
     ) -> Result<DescribeNamespaceResponse, Status> {
         let name = validate::namespace::describe(&request).map_err(refused)?;
         let (NamespaceName::Name(text) | NamespaceName::Id(text)) = &name;
-        let namespace = self.node.namespaces.find(&name).ok_or_else(|| status::namespace_not_found(text))?;
+        let namespace = self.node.runs.namespaces.find(&name).ok_or_else(|| status::namespace_not_found(text))?;
         let (info, config, replication) = description(&self.node, &namespace);
         Ok(DescribeNamespaceResponse {
             namespace_info: Some(info),
@@ -95,7 +95,7 @@ impl Workflows {
     pub(crate) fn list_namespaces(&self, request: ListNamespacesRequest) -> Result<ListNamespacesResponse, Status> {
         let (size, after) = validate::namespace::list(&request).map_err(refused)?;
         let also_deleted = request.namespace_filter.is_some_and(|filter| filter.include_deleted);
-        let mut found = self.node.namespaces.after(NamespaceKey(after));
+        let mut found = self.node.runs.namespaces.after(NamespaceKey(after));
         found.retain(|namespace| also_deleted || namespace.is_live());
         let more = found.len() > size;
         found.truncate(size);
@@ -119,9 +119,9 @@ impl Workflows {
     ) -> Result<UpdateNamespaceResponse, Status> {
         let name = validate::namespace::named(&request.namespace).map_err(refused)?;
         usable(&self.node, &name)?;
-        let now = self.node.now();
+        let now = self.node.runs.now();
         let edit = move |detail: &mut _| validate::namespace::update(request, detail, now).map_err(rejected);
-        let namespace = self.node.change_namespace(name, edit).await.map_err(failed)?;
+        let namespace = self.node.runs.change_namespace(name, edit).await.map_err(failed)?;
         let (info, config, replication) = description(&self.node, &namespace);
         Ok(UpdateNamespaceResponse {
             namespace_info: Some(info),
@@ -141,7 +141,7 @@ impl Workflows {
             detail.state = NamespaceState::Deprecated as i32;
             Ok(())
         };
-        self.node.change_namespace(name, edit).await.map_err(failed)?;
+        self.node.runs.change_namespace(name, edit).await.map_err(failed)?;
         Ok(DeprecateNamespaceResponse::default())
     }
 }
@@ -155,7 +155,7 @@ impl Operator {
         if name == NamespaceName::Name(validate::namespace::SYSTEM_NAMESPACE.to_owned()) {
             return Err(Status::failed_precondition("unable to delete system namespace"));
         }
-        let deleted_namespace = self.node.delete_namespace(name, delay).await.map_err(failed)?;
+        let deleted_namespace = self.node.runs.delete_namespace(name, delay).await.map_err(failed)?;
         Ok(DeleteNamespaceResponse { deleted_namespace })
     }
 }
@@ -183,12 +183,12 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             standalone_activity_start_delay: true,
             standalone_activity_batch_operations: true,
             standalone_activity_operator_commands: true,
-            workflow_pause: node.workflow_pause,
-            workflow_task_completion_pagination: node.completion_pages.is_some(),
+            workflow_pause: node.runs.workflow_pause,
+            workflow_task_completion_pagination: node.runs.completion_pages.is_some(),
             ..Default::default()
         }),
         limits: Some(Limits {
-            blob_size_limit_error: node.limits().blob_bytes as i64,
+            blob_size_limit_error: node.runs.limits().blob_bytes as i64,
             memo_size_limit_error: MEMO_BYTES_MAX as i64,
             workflow_task_completion_size_limit_error: TASK_PAGES_BYTES_MAX as i64,
         }),

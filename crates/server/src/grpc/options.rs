@@ -27,7 +27,7 @@ impl Workflows {
             identity: request.identity,
         };
         let apply = move |run: &Run, context| options::update(run, context, &call);
-        let options = self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
+        let options = self.node.runs.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(UpdateWorkflowExecutionOptionsResponse { workflow_execution_options: Some(options), ..Default::default() })
     }
 }

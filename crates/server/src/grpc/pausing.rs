@@ -17,7 +17,7 @@ impl Workflows {
         request: PauseWorkflowExecutionRequest,
     ) -> Result<PauseWorkflowExecutionResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        if !self.node.workflow_pause {
+        if !self.node.runs.workflow_pause {
             return Err(self.disabled(&request.namespace, Disabled::WorkflowPause));
         }
         checks::check(PauseRequest::from(&request), self.sizes()).map_err(refused)?;
@@ -37,7 +37,7 @@ impl Workflows {
         let key = WorkflowKey::new(namespace.key, &request.workflow_id);
         let call = pause::Call { identity: request.identity, reason: request.reason, request_id: request.request_id };
         let apply = move |run: &Run, context| pause::unpause(run, context, call.clone());
-        self.node.transact(&key, &RunSelector::run(&request.run_id), apply).await.map_err(failed)?;
+        self.node.runs.transact(&key, &RunSelector::run(&request.run_id), apply).await.map_err(failed)?;
         Ok(UnpauseWorkflowExecutionResponse::default())
     }
 }

@@ -22,7 +22,7 @@ impl Workflows {
     ) -> Result<UpdateTaskQueueConfigResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         validate::queue_config::update(&request).map_err(refused)?;
-        let now = self.node.now() / MILLISECOND * MILLISECOND;
+        let now = self.node.runs.now() / MILLISECOND * MILLISECOND;
         let (kind, name) = (request.task_queue_type, request.task_queue.clone());
         let change = move |config: &mut TaskQueueConfig| {
             let limit = |update: RateLimitUpdate| RateLimitConfig {

@@ -32,7 +32,7 @@ impl Workflows {
             request_id: request.request_id,
             options,
         };
-        let run_id = self.node.reset_workflow(&key, &run_id, call).await.map_err(failed)?;
+        let run_id = self.node.runs.reset_workflow(&key, &run_id, call).await.map_err(failed)?;
         Ok(ResetWorkflowExecutionResponse { run_id })
     }
 }

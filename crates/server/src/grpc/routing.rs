@@ -126,7 +126,7 @@ pub(crate) fn of_operations(
 fn place_of(node: &Node, route: &Route) -> Place {
     match route {
         Route::Here | Route::AllNodes => Place::Here,
-        Route::Leader | Route::Once => node.leader(),
+        Route::Leader | Route::Once => node.runs.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
         Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
         Route::Activity(_, id) if id.is_empty() => Place::Here,
@@ -135,30 +135,30 @@ fn place_of(node: &Node, route: &Route) -> Place {
         }
         // What cannot be read is refused here, with the right words.
         Route::Token(namespace, token) => {
-            workflow_of_token(node, namespace, token).map_or(Place::Here, |key| node.place(&key))
+            workflow_of_token(node, namespace, token).map_or(Place::Here, |key| node.runs.place(&key))
         }
         Route::Query(token) => {
             let body = token.len().checked_sub(MAC_BYTES).map(|length| &token[..length]);
             let asker = body.and_then(|body| QueryToken::decode(body).ok()).map_or(0, |token| token.node);
-            node.node_place(asker)
+            node.runs.node_place(asker)
         }
-        Route::Home(namespace, name) => match node.namespaces.get(namespace) {
-            Some(namespace) if !name.is_empty() => node.home(namespace.key, name),
+        Route::Home(namespace, name) => match node.runs.namespaces.get(namespace) {
+            Some(namespace) if !name.is_empty() => node.runs.home(namespace.key, name),
             _ => Place::Here,
         },
     }
 }
 
 fn of_workflow(node: &Node, namespace: &str, workflow_id: &str) -> Place {
-    match node.namespaces.get(namespace) {
-        Some(namespace) if !workflow_id.is_empty() => node.place(&WorkflowKey::new(namespace.key, workflow_id)),
+    match node.runs.namespaces.get(namespace) {
+        Some(namespace) if !workflow_id.is_empty() => node.runs.place(&WorkflowKey::new(namespace.key, workflow_id)),
         _ => Place::Here,
     }
 }
 
 /// The workflow of a task token, of ours or of Temporal's.
 fn workflow_of_token(node: &Node, namespace: &str, token: &[u8]) -> Option<WorkflowKey> {
-    let namespace = node.namespaces.get(namespace)?;
+    let namespace = node.runs.namespaces.get(namespace)?;
     let task = TaskToken::open(token, &namespace.token_key).map(|token| token.workflow_id);
     let workflow_id = task.or_else(|_| ActivityToken::open(token, &namespace.token_key).map(|token| token.workflow_id));
     match workflow_id {

@@ -33,14 +33,14 @@ impl Workflows {
             return Err(Status::invalid_argument("Workflow Rule Id length exceeds limit."));
         }
         let rule = WorkflowRule {
-            create_time: Some(nanos_timestamp(self.node.clock_now())),
+            create_time: Some(nanos_timestamp(self.node.runs.clock_now())),
             spec: Some(spec.clone()),
             created_by_identity: request.identity,
             description: request.description,
         };
         let added = rule.clone();
         let edit = move |detail: &mut NamespaceDetail| add(detail, spec.id, added);
-        self.node.change_namespace(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
+        self.node.runs.change_namespace(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
         Ok(CreateWorkflowRuleResponse { rule: Some(rule), ..Default::default() })
     }
 
@@ -71,7 +71,7 @@ impl Workflows {
             Some(_) => Ok(()),
             None => Err(invalid(NOT_FOUND)),
         };
-        self.node.change_namespace(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
+        self.node.runs.change_namespace(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
         Ok(DeleteWorkflowRuleResponse {})
     }
 
@@ -87,7 +87,7 @@ impl Workflows {
 
     fn allow_rules(&self, namespace: &str, call: &'static str) -> Result<(), Status> {
         self.namespace(namespace)?;
-        if self.node.workflow_rules { Ok(()) } else { Err(self.disabled(namespace, Disabled::Rules(call))) }
+        if self.node.runs.workflow_rules { Ok(()) } else { Err(self.disabled(namespace, Disabled::Rules(call))) }
     }
 }
 

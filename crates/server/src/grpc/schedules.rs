@@ -77,7 +77,7 @@ impl Workflows {
             ..Default::default()
         };
         let start = namespace.start(options);
-        match self.node.start_workflow(start).await {
+        match self.node.runs.start_workflow(start).await {
             Ok(_) => Ok(CreateScheduleResponse { conflict_token: token(FIRST_TOKEN) }),
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => Err(exists(&id)),
             Err(error) => Err(failed(error)),
@@ -94,7 +94,7 @@ impl Workflows {
         let Some(state) = calls::open_schedule(run.state()) else {
             return Err(status::not_found("schedule not found"));
         };
-        let mut described = schedule::describe(&run, state, self.node.clock_now());
+        let mut described = schedule::describe(&run, state, self.node.runs.clock_now());
         let mut running = Vec::new();
         for workflow in std::mem::take(&mut described.info.running_workflows) {
             if self.still_runs(&namespace, &workflow).await? {
@@ -116,10 +116,10 @@ impl Workflows {
     async fn settled(&self, key: &WorkflowKey) -> Result<Arc<Run>, Status> {
         let deadline = Instant::now() + ACTIONS_WAIT_MAX;
         loop {
-            let current = self.node.snapshot(key, "").await.map_err(failed)?;
+            let current = self.node.runs.snapshot(key, "").await.map_err(failed)?;
             let state = current.run.state();
             let is_acting = calls::open_schedule(state).is_some_and(|state| !state.starting.is_empty());
-            if !is_acting || !self.node.wait_for_change(key, current.key(), state.transitions, deadline).await {
+            if !is_acting || !self.node.runs.wait_for_change(key, current.key(), state.transitions, deadline).await {
                 return Ok(current.run.clone());
             }
         }
@@ -128,7 +128,7 @@ impl Workflows {
     /// Whether the chain of runs goes on that began with this one.
     async fn still_runs(&self, namespace: &Arc<Namespace>, workflow: &WorkflowExecution) -> Result<bool, Status> {
         let key = WorkflowKey::new(namespace.key, &workflow.workflow_id);
-        match self.node.snapshot(&key, "").await {
+        match self.node.runs.snapshot(&key, "").await {
             Ok(current) => Ok(current.run.is_running() && current.run.info.first_run_id == workflow.run_id),
             Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => Ok(false),
             Err(error) => Err(failed(error)),
@@ -155,7 +155,7 @@ impl Workflows {
             request_id: request.request_id,
         };
         let apply = move |run: &Run, context| calls::update(run, context, call);
-        self.node.transact(&key, &RunSelector::default(), apply).await.map_err(failed)?;
+        self.node.runs.transact(&key, &RunSelector::default(), apply).await.map_err(failed)?;
         Ok(UpdateScheduleResponse::default())
     }
 
@@ -165,7 +165,7 @@ impl Workflows {
         let key = schedule_key(&namespace, &request.schedule_id)?;
         let (patch, request_id) = (request.patch.unwrap_or_default(), request.request_id);
         let apply = move |run: &Run, context| calls::patch(run, context, patch, &request_id);
-        self.node.transact(&key, &RunSelector::default(), apply).await.map_err(failed)?;
+        self.node.runs.transact(&key, &RunSelector::default(), apply).await.map_err(failed)?;
         Ok(PatchScheduleResponse::default())
     }
 
@@ -181,7 +181,7 @@ impl Workflows {
             ..Default::default()
         };
         let apply = move |run: &Run, context| terminate::terminate(run, context, call);
-        self.node.terminate_run(&key, &RunSelector::default(), "", apply).await.map_err(failed)?;
+        self.node.runs.terminate_run(&key, &RunSelector::default(), "", apply).await.map_err(failed)?;
         Ok(DeleteScheduleResponse::default())
     }
 
@@ -192,7 +192,7 @@ impl Workflows {
     ) -> Result<ListScheduleMatchingTimesResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         let key = schedule_key(&namespace, &request.schedule_id)?;
-        let run = self.node.snapshot(&key, "").await.map_err(failed)?.run.clone();
+        let run = self.node.runs.snapshot(&key, "").await.map_err(failed)?.run.clone();
         let Some(state) = &run.state().schedule else { return Err(status::not_found("schedule not found")) };
         let (Some(start), Some(end)) = (&request.start_time, &request.end_time) else {
             return Err(failed(query_failed("missing or invalid query")));
@@ -211,10 +211,10 @@ impl Workflows {
         let size = usize::try_from(request.maximum_page_size).ok().filter(|size| *size > 0);
         let limit = size.map_or(PAGE_MAX, |size| size.min(PAGE_MAX));
         let position = ListToken::open_position(&namespace, &request.query, &request.next_page_token)?;
-        let found = self.node.list_schedules(caller, &namespace, &request.query, position, limit);
+        let found = self.node.runs.list_schedules(caller, &namespace, &request.query, position, limit);
         let found = found.await.map_err(failed)?;
         let next_page_token = ListToken::seal_position(&namespace, &request.query, found.next);
-        let now = self.node.clock_now();
+        let now = self.node.runs.clock_now();
         let schedules = found.runs.into_iter().filter_map(|found| match found {
             FoundRun::Readable(run) => run.state().schedule.as_deref().map(|state| entry(&run, state, now)),
             FoundRun::Damaged(facts) => Some(ScheduleListEntry {
@@ -231,7 +231,7 @@ impl Workflows {
     ) -> Result<CountSchedulesResponse, Status> {
         let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let counts = self.node.count_schedules(caller, &namespace, &request.query).await.map_err(failed)?;
+        let counts = self.node.runs.count_schedules(caller, &namespace, &request.query).await.map_err(failed)?;
         let count = counts.iter().map(|group| group.runs).sum::<u64>().cast_signed();
         Ok(CountSchedulesResponse { count, ..Default::default() })
     }

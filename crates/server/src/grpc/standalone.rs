@@ -87,7 +87,7 @@ impl Workflows {
     ) -> Result<StartActivityExecutionResponse, Status> {
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        let new = checks::start(&mut request, &rules, self.sizes(), &|| self.node.uuid()).map_err(refused)?;
+        let new = checks::start(&mut request, &rules, self.sizes(), &|| self.node.runs.uuid()).map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
@@ -122,7 +122,7 @@ impl Workflows {
             ..Default::default()
         };
         let start = namespace.start(options);
-        let outcome = match self.node.start_workflow(start).await {
+        let outcome = match self.node.runs.start_workflow(start).await {
             Ok(outcome) => outcome,
             Err(CallError::Rejected(Rejection::AlreadyStarted { start_request_id, run_id, .. })) => {
                 return Err(already_started(start_request_id, run_id));
@@ -146,7 +146,7 @@ impl Workflows {
         run_id: &str,
     ) -> Result<(WorkflowKey, Arc<Current>), Status> {
         let key = activity_key(namespace, activity_id);
-        let found = self.node.snapshot(&key, run_id).await.map_err(|error| failed_for(activity_id, error))?;
+        let found = self.node.runs.snapshot(&key, run_id).await.map_err(|error| failed_for(activity_id, error))?;
         Ok((key, found))
     }
 
@@ -166,19 +166,19 @@ impl Workflows {
                 return Err(Status::invalid_argument("long poll token does not match execution"));
             }
             if current.run.state().transitions <= seen.transitions {
-                self.node.wait_for_change(&key, current.key(), seen.transitions, until).await;
+                self.node.runs.wait_for_change(&key, current.key(), seen.transitions, until).await;
                 current = self.activity(&namespace, &request.activity_id, &request.run_id).await?.1;
             }
             if current.run.state().transitions <= seen.transitions {
                 return Ok(DescribeActivityExecutionResponse::default());
             }
         }
-        let scheduled = self.node.scheduled_attributes(&current, SCHEDULED_EVENT_ID).await.map_err(failed)?;
+        let scheduled = self.node.runs.scheduled_attributes(&current, SCHEDULED_EVENT_ID).await.map_err(failed)?;
         let run = &current.run;
         let (Some(standalone), Some(activity)) = (&run.state().standalone, standalone::activity_of(run.state())) else {
             return Err(status::not_found(format!("activity not found for ID: {}", request.activity_id)));
         };
-        let now = self.node.clock_now();
+        let now = self.node.runs.clock_now();
         let mut info = describe(run, standalone, activity, &scheduled, now);
         if !request.include_heartbeat_details {
             info.heartbeat_details = None;
@@ -207,7 +207,7 @@ impl Workflows {
         checks::named(&request.activity_id, &request.run_id).map_err(refused)?;
         let (key, mut current) = self.activity(&namespace, &request.activity_id, &request.run_id).await?;
         if current.run.is_running() {
-            self.node.wait_for_news(&key, current.key(), 0, true, until).await;
+            self.node.runs.wait_for_news(&key, current.key(), 0, true, until).await;
             let run_id = current.run.info.run_id.clone();
             current = self.activity(&namespace, &request.activity_id, &run_id).await?.1;
         }
@@ -243,7 +243,7 @@ impl Workflows {
         let call = Terminate { reason, identity, request_id };
         let apply = move |run: &Run, context| calls::terminate(run, context, call);
         let key = activity_key(&namespace, &activity_id);
-        let terminated = self.node.terminate_run(&key, &RunSelector::run(run_id), "", apply).await;
+        let terminated = self.node.runs.terminate_run(&key, &RunSelector::run(run_id), "", apply).await;
         terminated.map_err(|error| failed_for(&activity_id, error))?;
         Ok(TerminateActivityExecutionResponse::default())
     }
@@ -255,7 +255,7 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         checks::named(&request.activity_id, &request.run_id).map_err(refused)?;
         let key = activity_key(&namespace, &request.activity_id);
-        let deleted = self.node.delete_run(&key, &request.run_id).await;
+        let deleted = self.node.runs.delete_run(&key, &request.run_id).await;
         deleted.map_err(|error| failed_for(&request.activity_id, error))?;
         Ok(DeleteActivityExecutionResponse::default())
     }
@@ -269,7 +269,7 @@ impl Workflows {
         let size = usize::try_from(request.page_size).ok().filter(|size| *size > 0);
         let limit = size.map_or(PAGE_MAX, |size| size.min(PAGE_MAX));
         let position = ListToken::open_position(&namespace, &request.query, &request.next_page_token)?;
-        let found = self.node.list_activities(caller, &namespace, &request.query, position, limit);
+        let found = self.node.runs.list_activities(caller, &namespace, &request.query, position, limit);
         let found = found.await.map_err(failed)?;
         let next_page_token = ListToken::seal_position(&namespace, &request.query, found.next);
         let executions = found.runs.into_iter().map(|found| match found {
@@ -289,7 +289,7 @@ impl Workflows {
     ) -> Result<CountActivityExecutionsResponse, Status> {
         let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let counted = self.node.count_activities(caller, &namespace, &request.query).await;
+        let counted = self.node.runs.count_activities(caller, &namespace, &request.query).await;
         let (group_by, counts) = counted.map_err(failed)?;
         let count = counts.iter().map(|group| group.runs).sum::<u64>().cast_signed();
         let groups = group_by.map(|attribute| {

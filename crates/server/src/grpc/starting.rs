@@ -24,7 +24,8 @@ impl Workflows {
         let mut request = request.into_inner();
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        validate::start::start_workflow(&mut request, &rules, self.sizes(), &|| self.node.uuid()).map_err(refused)?;
+        validate::start::start_workflow(&mut request, &rules, self.sizes(), &|| self.node.runs.uuid())
+            .map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
@@ -63,7 +64,7 @@ impl Workflows {
         let mut request = request;
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        validate::start::signal_with_start(&mut request, &rules, self.sizes(), &|| self.node.uuid())
+        validate::start::signal_with_start(&mut request, &rules, self.sizes(), &|| self.node.runs.uuid())
             .map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
@@ -106,7 +107,7 @@ impl Workflows {
             ..Default::default()
         };
         let start = namespace.start(options);
-        let outcome = self.node.signal_with_start(SignalWithStart { start, signal }).await.map_err(failed)?;
+        let outcome = self.node.runs.signal_with_start(SignalWithStart { start, signal }).await.map_err(failed)?;
         Ok(SignalWithStartWorkflowExecutionResponse {
             run_id: outcome.run.info.run_id.clone(),
             first_execution_run_id: outcome.run.info.first_run_id.clone(),

@@ -73,8 +73,8 @@ impl Workflows {
             cluster_id: CLUSTER_ID.to_owned(),
             cluster_name: CLUSTER.to_owned(),
             history_shard_count: 1,
-            persistence_store: self.node.store_kind().to_owned(),
-            visibility_store: self.node.store_kind().to_owned(),
+            persistence_store: self.node.runs.store_kind().to_owned(),
+            visibility_store: self.node.runs.store_kind().to_owned(),
             initial_failover_version: INITIAL_FAILOVER_VERSION,
             failover_version_increment: FAILOVER_VERSION_INCREMENT,
             ..Default::default()

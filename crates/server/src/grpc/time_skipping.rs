@@ -24,11 +24,11 @@ pub struct TimeSkipping {
 impl TimeSkipping {
     /// The service, if the node skips time.
     pub fn new(node: &Arc<Node>) -> Option<Self> {
-        node.skipping_clock().map(|_| Self { node: node.clone() })
+        node.runs.skipping_clock().map(|_| Self { node: node.clone() })
     }
 
     fn clock(&self) -> Result<&SkippingClock, Status> {
-        self.node.skipping_clock().ok_or_else(|| Status::unimplemented("this server does not skip time"))
+        self.node.runs.skipping_clock().ok_or_else(|| Status::unimplemented("this server does not skip time"))
     }
 }
 
@@ -59,7 +59,7 @@ impl TestService for TimeSkipping {
     }
 
     async fn sleep(&self, request: Request<SleepRequest>) -> Result<Response<SleepResponse>, Status> {
-        let at = self.node.clock_now().saturating_add(duration(request.get_ref()));
+        let at = self.node.runs.clock_now().saturating_add(duration(request.get_ref()));
         self.clock()?.sleep_until(at).await;
         Ok(Response::new(SleepResponse {}))
     }
@@ -79,6 +79,6 @@ impl TestService for TimeSkipping {
     }
 
     async fn get_current_time(&self, _: Request<()>) -> Result<Response<GetCurrentTimeResponse>, Status> {
-        Ok(Response::new(GetCurrentTimeResponse { time: Some(nanos_timestamp(self.node.clock_now())) }))
+        Ok(Response::new(GetCurrentTimeResponse { time: Some(nanos_timestamp(self.node.runs.clock_now())) }))
     }
 }

@@ -43,7 +43,7 @@ impl Workflows {
                 return Ok((namespace, token));
             }
         }
-        for namespace in self.node.namespaces.all() {
+        for namespace in self.node.runs.namespaces.all() {
             if let Ok(token) = T::open(token, &namespace.token_key) {
                 if name.is_empty() {
                     return Ok((in_state(namespace, USABLE)?, token));

@@ -62,7 +62,7 @@ impl Workflows {
         let patience = Patience::of(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
-        validate::update::update(&mut request, || self.node.uuid()).map_err(refused)?;
+        validate::update::update(&mut request, || self.node.runs.uuid()).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
         let selector = RunSelector { run_id, first_run_id: request.first_execution_run_id };
         let wait = wait_for(request.wait_policy.as_ref());
@@ -70,7 +70,8 @@ impl Workflows {
         let (id, request_id) =
             (update.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), update.request_id.clone());
         let call = Admit { request: update, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
-        let reply = self.node.update_workflow(&key, &selector, call, wait, patience.until).await.map_err(failed)?;
+        let reply =
+            self.node.runs.update_workflow(&key, &selector, call, wait, patience.until).await.map_err(failed)?;
         patience.check(&reply, wait)?;
         Ok(response(&namespace, &key.workflow_id, &id, &request_id, reply))
     }
@@ -91,7 +92,7 @@ impl Workflows {
             _ => WaitFor::Admitted,
         };
         let id = update.update_id;
-        let reply = self.node.poll_update(&key, &run_id, &id, wait, patience.until).await.map_err(failed)?;
+        let reply = self.node.runs.poll_update(&key, &run_id, &id, wait, patience.until).await.map_err(failed)?;
         patience.check(&reply, wait)?;
         let (stage, outcome) = stage_of(reply.stage);
         let update_ref = Some(reference(&key.workflow_id, reply.run_id, id));

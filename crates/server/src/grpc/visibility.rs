@@ -133,7 +133,7 @@ impl Workflows {
     async fn page(&self, page: Page<'_>, query: &str) -> Result<(Vec<WorkflowExecutionInfo>, Bytes), Status> {
         let position = ListToken::open_position(&page.namespace, query, page.token)?;
         let found =
-            self.node.list(page.caller, &page.namespace, query, position, page.limit()).await.map_err(failed)?;
+            self.node.runs.list(page.caller, &page.namespace, query, position, page.limit()).await.map_err(failed)?;
         Ok(answer(&page.namespace, query, found))
     }
 
@@ -145,7 +145,7 @@ impl Workflows {
         let told = format!("{filter:?}");
         let position = ListToken::open_position(&page.namespace, &told, page.token)?;
         let (caller, limit) = (page.caller, page.limit());
-        let found = self.node.list_matching(caller, &page.namespace, filter, Order::Newest, position, limit);
+        let found = self.node.runs.list_matching(caller, &page.namespace, filter, Order::Newest, position, limit);
         Ok(answer(&page.namespace, &told, found.await.map_err(failed)?))
     }
 
@@ -225,7 +225,7 @@ impl Workflows {
     ) -> Result<CountWorkflowExecutionsResponse, Status> {
         let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let (group_by, counts) = self.node.count(caller, &namespace, &request.query).await.map_err(failed)?;
+        let (group_by, counts) = self.node.runs.count(caller, &namespace, &request.query).await.map_err(failed)?;
         let total = counts.iter().map(|group| group.runs).sum::<u64>();
         let groups = group_by.map(|attribute| {
             let group = |count: segno_store::visibility::Count| AggregationGroup {

@@ -150,12 +150,12 @@ impl Workflows {
         let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
         let (key, task) = task_of(&namespace, &token);
         if request.intermediate_page || request.page_number > 0 {
-            let found = self.node.snapshot(&key, &token.run_id).await.map_err(failed)?;
+            let found = self.node.runs.snapshot(&key, &token.run_id).await.map_err(failed)?;
             let current = task_calls::find(&found.run, &task).is_ok();
             if let Some(kept) = completion_pages::take(&self.node, &namespace, &mut request, &task, current)? {
                 return Ok(Response::new(kept));
             }
-        } else if let Some(pages) = &self.node.completion_pages {
+        } else if let Some(pages) = &self.node.runs.completion_pages {
             pages.forget(&request.task_token);
         }
         let versioning_behavior = request.versioning_behavior();
@@ -165,7 +165,7 @@ impl Workflows {
             connection,
         };
         let worker_reports = self.node.workers.worker_called(namespace.key, &caller);
-        if self.node.workflow_rules && !namespace.detail.workflow_rules.is_empty() {
+        if self.node.runs.workflow_rules && !namespace.detail.workflow_rules.is_empty() {
             request.commands.iter_mut().for_each(refuse_eager);
         }
         let eager = request.commands.iter().filter(|command| wants_eager(command)).count();
@@ -188,7 +188,7 @@ impl Workflows {
                 .as_ref()
                 .is_some_and(|capabilities| capabilities.discard_speculative_workflow_task_with_events),
             update_limits: namespace.settings.updates,
-            eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
+            eager_request_ids: (0..eager).map(|_| self.node.runs.uuid()).collect(),
             worker: caller.worker,
             control_queue: caller.control_queue,
             worker_reports,
@@ -237,7 +237,7 @@ impl Workflows {
             worker_version: request.worker_version,
         };
         let apply = move |run: &Run, context| task_calls::fail(run, context, call);
-        self.node.transact(&key, &RunSelector::run(token.run_id), apply).await.map_err(failed)?;
+        self.node.runs.transact(&key, &RunSelector::run(token.run_id), apply).await.map_err(failed)?;
         Ok(RespondWorkflowTaskFailedResponse::default())
     }
 
@@ -249,7 +249,7 @@ impl Workflows {
         validate::workflow::reset_sticky(&mut request).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.execution.as_ref());
         let apply = move |run: &Run, context| task_calls::reset_sticky(run, context);
-        self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
+        self.node.runs.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(ResetStickyTaskQueueResponse::default())
     }
 }

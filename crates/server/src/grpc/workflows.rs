@@ -44,7 +44,7 @@ impl Workflows {
             let applied = signal::signal(run, context, call)?;
             Ok(segno_engine::Applied { run: applied.run, transition: applied.transition, reply: link })
         };
-        let link = self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
+        let link = self.node.runs.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(SignalWorkflowExecutionResponse { link: Some(link) })
     }
 
@@ -65,7 +65,7 @@ impl Workflows {
             first_run_id: request.first_execution_run_id,
         };
         let apply = move |run: &Run, context| cancel::request_cancel(run, context, call);
-        match self.node.transact(&key, &selector, apply).await {
+        match self.node.runs.transact(&key, &selector, apply).await {
             // What is closed needs no cancelling.
             Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => {
                 Ok(RequestCancelWorkflowExecutionResponse::default())
@@ -91,7 +91,7 @@ impl Workflows {
             first_run_id: first_run_id.clone(),
         };
         let apply = move |run: &Run, context| terminate::terminate(run, context, call);
-        self.node.terminate_run(&key, &selector, &first_run_id, apply).await.map_err(failed)?;
+        self.node.runs.terminate_run(&key, &selector, &first_run_id, apply).await.map_err(failed)?;
         Ok(TerminateWorkflowExecutionResponse::default())
     }
 
@@ -102,7 +102,7 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::delete(&mut request).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
-        self.node.delete_run(&key, &run_id).await.map_err(failed)?;
+        self.node.runs.delete_run(&key, &run_id).await.map_err(failed)?;
         Ok(DeleteWorkflowExecutionResponse::default())
     }
 }

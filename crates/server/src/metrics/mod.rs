@@ -19,24 +19,24 @@ const QUEUES_MAX: usize = 200;
 /// Everything, as Prometheus reads it.
 pub(crate) fn text(node: &Node) -> String {
     let mut text = Text::default();
-    for (name, help, value) in node.metrics.read() {
+    for (name, help, value) in node.runs.metrics.read() {
         text.single(&format!("{name}_total"), help, "counter", value);
     }
     for (name, help, value) in node.gauges() {
         text.single(name, help, "gauge", value);
     }
     cluster(&mut text, node);
-    let (states, groups) = (node.metrics.flow_state_bytes.read(), node.metrics.commit_group.read());
+    let (states, groups) = (node.runs.metrics.flow_state_bytes.read(), node.runs.metrics.commit_group.read());
     text.histogram("flow_state_bytes", "Bytes of the state of a script after a turn.", &states);
     text.histogram("commit_group_size", "Commits that shared a durable transaction.", &groups);
     text.head("commit_seconds", "Time to make a group of commits durable, the sync included.", "histogram");
-    text.latency("commit_seconds", "", &node.metrics.commit_time);
+    text.latency("commit_seconds", "", &node.runs.metrics.commit_time);
     method_calls(&mut text);
     if let Some((sent, dropped)) = otel::counts() {
         text.single("trace_spans_total", "Spans of calls that a collector took.", "counter", sent);
         text.single("trace_spans_dropped_total", "Spans that could not be sent, or were too many.", "counter", dropped);
     }
-    let labelled = &node.metrics;
+    let labelled = &node.runs.metrics;
     text.family(
         "runs_started_by_type_total",
         "Workflow runs started, by namespace and type.",
@@ -62,7 +62,7 @@ pub(crate) fn text(node: &Node) -> String {
         &labelled.activity_tasks_by_queue,
     );
     queues(&mut text, &node.dispatch.queue_gauges(QUEUES_MAX));
-    if let Some(sizes) = node.file_sizes() {
+    if let Some(sizes) = node.runs.file_sizes() {
         text.single("database_bytes", "Bytes of the database file.", "gauge", sizes.database);
         text.single("database_log_bytes", "Bytes of the write-ahead log.", "gauge", sizes.log);
         text.single("database_checkpoints_total", "Checkpoints of the write-ahead log.", "counter", sizes.checkpoints);

@@ -63,7 +63,7 @@ pub async fn ask_all(place: &Place, ledger: &Ledger, workflow: &'static str) {
 async fn first_turn_is_over(place: &Place, workflow: &str) {
     loop {
         if let Some(node) = place.current()
-            && let Ok(current) = node.snapshot(&key_of(place, workflow), "").await
+            && let Ok(current) = node.runs.snapshot(&key_of(place, workflow), "").await
             && current.run.state().last_completed_started_id > 0
         {
             return;
@@ -73,7 +73,7 @@ async fn first_turn_is_over(place: &Place, workflow: &str) {
 }
 
 fn key_of(place: &Place, workflow: &str) -> WorkflowKey {
-    let namespace = place.current().and_then(|node| node.namespaces.get("default"));
+    let namespace = place.current().and_then(|node| node.runs.namespaces.get("default"));
     WorkflowKey::new(namespace.map_or(NamespaceKey(1), |namespace| namespace.key), workflow)
 }
 
@@ -90,11 +90,11 @@ async fn ask(place: &Place, ledger: &Ledger, workflow: &str, id: &'static str) {
         let until = Instant::now() + WAIT_MAX;
         let wait = if id == LATER && !is_stored { WaitFor::Admitted } else { WaitFor::Completed };
         let reply = match is_stored && answers == 0 {
-            true => node.poll_update(&key, "", id, wait, until).await,
+            true => node.runs.poll_update(&key, "", id, wait, until).await,
             false => {
                 let call =
                     Admit { request: request(id), durable: wait == WaitFor::Admitted, limits: Default::default() };
-                node.update_workflow(&key, &RunSelector::default(), call, wait, until).await
+                node.runs.update_workflow(&key, &RunSelector::default(), call, wait, until).await
             }
         };
         let note = |answer| {

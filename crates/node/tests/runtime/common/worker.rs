@@ -58,7 +58,7 @@ fn poll(node: &Node, kind: QueueKind) -> Poll {
 }
 
 pub fn poll_of(node: &Node, kind: QueueKind, queue: &str) -> Poll {
-    let namespace = node.namespaces.get("default").map_or(NamespaceKey(1), |namespace| namespace.key);
+    let namespace = node.runs.namespaces.get("default").map_or(NamespaceKey(1), |namespace| namespace.key);
     let is_sticky = queue == story::STICKY_QUEUE;
     Poll {
         queue: match is_sticky {
@@ -120,7 +120,7 @@ async fn answer(place: &Place, seen: &Seen, task: StartedTask) -> Option<Started
     let key = WorkflowKey::new(NamespaceKey(info.namespace_key), &info.workflow_id);
     for _ in 0..20 {
         let node = place.current()?;
-        let namespace = node.namespaces.get("default")?;
+        let namespace = node.runs.namespaces.get("default")?;
         match node
             .dispatch
             .complete_workflow_task(namespace, &key, &info.run_id, call.clone(), Default::default())
@@ -180,6 +180,7 @@ async fn run_activity(place: &Place, started: StartedActivity, ledger: &Ledger) 
         let who = "worker".to_owned();
         let selector = RunSelector::run(info.run_id.clone());
         let result = node
+            .runs
             .transact(&key, &selector, move |run, context| {
                 let outcome = if fails {
                     activity::fail(run, context, &reference, None, who, None, None)
@@ -207,8 +208,8 @@ pub async fn client(place: Place, ledger: Ledger) {
     for id in story::STARTED {
         loop {
             if let Some(node) = place.current()
-                && let Some(namespace) = node.namespaces.get("default")
-                && let Ok(outcome) = node.start_workflow(story::start(&namespace, id)).await
+                && let Some(namespace) = node.runs.namespaces.get("default")
+                && let Ok(outcome) = node.runs.start_workflow(story::start(&namespace, id)).await
             {
                 assert!(outcome.started, "a repeated start is recognised by its request id");
                 let run_id = outcome.run.info.run_id.clone();
@@ -242,8 +243,9 @@ async fn send_signal(place: &Place, ledger: &Ledger, id: &str) {
     loop {
         if let Some(node) = place.current() {
             let call = Signal { name: "extra".to_owned(), request_id: request_id.clone(), ..Default::default() };
-            let key = WorkflowKey::new(node.namespaces.get("default").map_or(NamespaceKey(1), |n| n.key), id);
+            let key = WorkflowKey::new(node.runs.namespaces.get("default").map_or(NamespaceKey(1), |n| n.key), id);
             let result = node
+                .runs
                 .transact(&key, &RunSelector::default(), move |run, context| signal::signal(run, context, call))
                 .await;
             match result {
@@ -263,8 +265,8 @@ async fn send_signal(place: &Place, ledger: &Ledger, id: &str) {
 /// Whether a workflow exists and its chain has come to its end.
 pub async fn is_closed(place: &Place, id: &str) -> bool {
     let Some(node) = place.current() else { return false };
-    let namespace = node.namespaces.get("default").map_or(NamespaceKey(1), |namespace| namespace.key);
-    match node.snapshot(&WorkflowKey::new(namespace, id), "").await {
+    let namespace = node.runs.namespaces.get("default").map_or(NamespaceKey(1), |namespace| namespace.key);
+    match node.runs.snapshot(&WorkflowKey::new(namespace, id), "").await {
         Ok(current) => current.run.status() != WorkflowExecutionStatus::Running,
         Err(_) => false,
     }
@@ -319,7 +321,7 @@ pub async fn first_turn(node: &Arc<Node>, commands: Vec<Command>) {
     task.delivery.delivered();
     let info = task.run.info.clone();
     let call = complete_with(token_of(&task), commands);
-    let namespace = node.namespaces.get("default").expect("it is always there");
+    let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, &info.workflow_id);
     node.dispatch
         .complete_workflow_task(namespace, &key, &info.run_id, call, Default::default())
@@ -348,5 +350,5 @@ pub async fn fail_activity(node: &Arc<Node>) {
     };
     let key = WorkflowKey::new(NamespaceKey(info.namespace_key), &info.workflow_id);
     let fail = move |run: &_, context| activity::fail(run, context, &reference, None, "worker".to_owned(), None, None);
-    node.transact(&key, &RunSelector::run(info.run_id.clone()), fail).await.expect("it is taken");
+    node.runs.transact(&key, &RunSelector::run(info.run_id.clone()), fail).await.expect("it is taken");
 }
