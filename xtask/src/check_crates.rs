@@ -12,8 +12,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The wire only, so that it works against any server.
     ("segno-sdk", &["segno-proto", "segno-sdk-macros"]),
     ("segno-engine", &["segno-proto"]),
-    ("segno-store", &["segno-proto", "segno-engine"]),
-    ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
+    ("segno-store", &[]),
+    ("segno-store-sqlite", &["segno-store"]),
     ("segno-store-postgres", &["segno-store"]),
     // The parts of a node: docs/internals/decisions/039-crates-of-a-node.md.
     ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
@@ -83,7 +83,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-engine",
             "segno-flow",
             "segno-store",
-            "segno-store-sqlite",
             "segno-node",
         ],
     ),
@@ -216,9 +215,9 @@ mod tests {
 
     #[test]
     fn allowed_directions_pass() {
-        let text = "[package]\nname = \"segno-store\"\n[dependencies]\nsegno-engine.workspace = true\nbytes = \"1\"\n\
+        let text = "[package]\nname = \"segno-store-sqlite\"\n[dependencies]\nsegno-store.workspace = true\nbytes = \"1\"\n\
                     [dev-dependencies]\nsegno-store = { workspace = true, features = [\"kit\"] }\n";
-        assert_eq!(problems("crates/store/Cargo.toml", text), Vec::<String>::new());
+        assert_eq!(problems("crates/store-sqlite/Cargo.toml", text), Vec::<String>::new());
     }
 
     #[test]
