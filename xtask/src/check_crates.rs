@@ -17,7 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store-postgres", &["segno-store"]),
     // The parts of a node: docs/internals/decisions/039-crates-of-a-node.md.
     ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
-    ("segno-matching", &["segno-engine", "segno-environment", "segno-proto", "segno-store"]),
+    ("segno-matching", &["segno-environment", "segno-proto", "segno-store"]),
     ("segno-runs", &["segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"]),
     (
         "segno-workers",
@@ -90,7 +90,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "segno",
         &[
             "segno-proto",
-            "segno-engine",
             "segno-flow",
             "segno-store",
             "segno-store-postgres",
@@ -125,8 +124,8 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
         &["tokio", "tonic", "prost", "rand", "getrandom", "rusqlite", "hyper", "tracing"],
         "the language is pure: no waiting, no IO, no chance",
     ),
-    ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
-    ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),
+    ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and no executor"),
+    ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its threads are its own"),
     ("segno-store-postgres", &["tonic", "hyper"], "storage knows no requests"),
     ("segno-environment", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-matching", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),

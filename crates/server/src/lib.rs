@@ -1,7 +1,7 @@
 //! The gRPC edge of Segno: connections, request checks, handlers. It also serves the HTTP port, with the pages of `segno-web`
 //! and the API of `segno-http-api`.
 //!
-//! A call arrives in [`grpc`], is checked by [`validate`], turned into an engine call and carried out by the runtime. Replies
+//! A call arrives in [`grpc`], is checked by [`validate`], turned into an engine call and carried out by the node. Replies
 //! are made in [`grpc`], refusals by the one table in [`segno_calls::status`].
 
 // The protocol carries fields that its authors have replaced but that workers still send and read.

@@ -2,7 +2,7 @@
 //!
 //! Storage knows runs, their history batches, which run is current under a workflow id, messages on their way between
 //! runs (the outbox) and namespaces. It sees state and events as bytes and never looks inside. It does not know
-//! requests, timers or task queues: what must happen next is derived by the runtime from what is stored here.
+//! requests, timers or task queues: what must happen next is derived by the node from what is stored here.
 //!
 //! What holds: [`Store::commit`] is the only way to change a run; once it answered `Ok` for a commit, everything in
 //! that commit survives the loss of the process and of power; a commit happens entirely or not at all; a commit built

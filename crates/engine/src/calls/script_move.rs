@@ -1,6 +1,6 @@
 //! Moving a run of a script to another version.
 //!
-//! The runtime translates the state; the run learns its new version, and history gets a marker. The marker is an event that
+//! The node translates the state; the run learns its new version, and history gets a marker. The marker is an event that
 //! a turn must take, so that the new version goes on at once: with what has happened since the last turn.
 
 use std::collections::BTreeMap;

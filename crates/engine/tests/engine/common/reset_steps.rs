@@ -24,7 +24,7 @@ pub fn step(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
     Ok((String::new(), transition))
 }
 
-/// Resets the way the runtime does: the current run ends and the new one begins in one transition. The world still shows
+/// Resets the way the node does: the current run ends and the new one begins in one transition. The world still shows
 /// the run that ended; [`World::follow`] goes on with the new one.
 pub fn reset(world: &mut World, run: Option<usize>, call: &Reset) -> Result<Transition, Rejection> {
     let base = run.unwrap_or(world.earlier.len());

@@ -1,4 +1,4 @@
-//! A run and the storage it would have: transitions are taken the way the runtime takes them, and a crash loses what
+//! A run and the storage it would have: transitions are taken the way the node takes them, and a crash loses what
 //! was only in memory.
 
 use std::collections::BTreeMap;
