@@ -28,11 +28,11 @@ use super::wire::PollReport;
 /// A take that stood for so long without an answer stands because nothing waits at the home.
 const SETTLED: Duration = Duration::from_millis(25);
 /// A home hears this often of somebody who polls here.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// A limit that workers set is remembered for as long as the home remembers those workers.
 const LIMITED_FOR: Duration = Duration::from_secs(300);
 /// Identities of one queue that are remembered. Beyond, every poll is told.
-const TOLD_MAX: usize = 1000;
+const POLLERS_MAX: usize = 1000;
 
 /// What a poll gets.
 pub(super) type Met = (TaskOffer, Delivery);
@@ -48,7 +48,7 @@ pub(super) struct Asker {
 }
 
 /// A poll that waits. It is told `None` if it is over; dropping the sender lets it look again where the home is.
-struct Waiting {
+struct WaitingPoll {
     asker: Arc<Asker>,
     hand_over: oneshot::Sender<Option<Met>>,
 }
@@ -57,7 +57,7 @@ struct Waiting {
 type Poller = (String, String);
 
 /// A take that stands at the home.
-struct Standing {
+struct PendingTake {
     since: Instant,
     asking: AbortHandle,
 }
@@ -67,9 +67,9 @@ struct EdgeQueue {
     home: NodeId,
     sticky: bool,
     /// By their numbers, which grow: the longest waiting first.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingPoll>,
     /// By their numbers, likewise.
-    takes: BTreeMap<u64, Standing>,
+    takes: BTreeMap<u64, PendingTake>,
     /// The home said last that nothing waits there.
     quiet: bool,
     /// Whether the queue is configured with a limit.
@@ -152,10 +152,10 @@ impl EdgeQueue {
 
     /// Whether the home is to be told of somebody now.
     fn is_due(&mut self, poller: Poller, now: Instant) -> bool {
-        if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < TELL_EVERY) {
+        if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < REPORT_INTERVAL) {
             return false;
         }
-        if self.told.len() < TOLD_MAX || self.told.contains_key(&poller) {
+        if self.told.len() < POLLERS_MAX || self.told.contains_key(&poller) {
             self.told.insert(poller, now);
         }
         true
@@ -223,7 +223,7 @@ impl Edge {
             tasks_per_second: poll.tasks_per_second,
             version: poll.version.clone(),
         };
-        queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over });
+        queue.waiting.insert(id, WaitingPoll { asker: Arc::new(asker), hand_over });
         queue.waiting_most = queue.waiting_most.max(queue.waiting.len());
         queue.sticky = poll.sticky;
         if poll.tasks_per_second.is_some() {
@@ -244,7 +244,7 @@ impl Edge {
         let (asker, since) = (newest.asker.clone(), Instant::now());
         for _ in 0..queue.takes_missing() {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            queue.takes.insert(number, Standing { since, asking: begin(number, asker.clone()) });
+            queue.takes.insert(number, PendingTake { since, asking: begin(number, asker.clone()) });
         }
     }
 
@@ -326,7 +326,7 @@ impl Edge {
                     PollReport { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
                 news.push((queue.home, key.clone(), polls));
             }
-            queue.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);
+            queue.told.retain(|_, at| now.saturating_duration_since(*at) < REPORT_INTERVAL);
             queue.limited_until = queue.limited_until.filter(|until| *until > now);
             let in_use = !queue.waiting.is_empty() || !queue.takes.is_empty() || !queue.told.is_empty();
             in_use || queue.limited_until.is_some()
@@ -391,14 +391,14 @@ mod tests {
                 tasks_per_second: None,
                 version: PollerVersion::default(),
             };
-            queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
+            queue.waiting.insert(id, WaitingPoll { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
         }
     }
 
     fn takes(queue: &mut EdgeQueue, count: u64, since: Instant) {
         for number in 0..count {
             let asking = tokio::spawn(std::future::pending::<()>()).abort_handle();
-            queue.takes.insert(number, Standing { since, asking });
+            queue.takes.insert(number, PendingTake { since, asking });
         }
     }
 
@@ -466,6 +466,6 @@ mod tests {
         assert!(queue.is_due(poller("a"), now));
         assert!(!queue.is_due(poller("a"), now));
         assert!(queue.is_due(poller("b"), now));
-        assert!(queue.is_due(poller("a"), now + TELL_EVERY));
+        assert!(queue.is_due(poller("a"), now + REPORT_INTERVAL));
     }
 }

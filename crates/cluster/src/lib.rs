@@ -1,7 +1,7 @@
 //! The nodes on one storage: which node serves what, and requests between them.
 //!
 //! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`topology`], [`handover`]). A queue has a home, where
-//! tasks and polls meet ([`offers`]), unless both are at the same node and nothing waits at the home ([`matching`]). Signs of life of
+//! tasks and polls meet ([`offers`]), unless both are at the same node and nothing waits at the home ([`local_matching`]). Signs of life of
 //! workers are broadcast ([`sightings`]), because each owner decides about the workers that hold tasks of its runs. A client's call goes
 //! to the node that serves what it is about ([`calls`]).
 //!
@@ -20,7 +20,7 @@ mod frames;
 mod handover;
 mod handshake;
 mod link;
-mod matching;
+mod local_matching;
 mod observer;
 mod offers;
 mod owner;
@@ -121,7 +121,7 @@ impl Cluster {
         self.runs.supervise("the comparison of documents", revisions::run(self.clone()));
         self.take_first_shards().await;
         self.runs.supervise("the ownership of shards", handover::run(self.clone()));
-        self.runs.supervise("the polls of queues elsewhere", matching::run(self.clone()));
+        self.runs.supervise("the polls of queues elsewhere", local_matching::run(self.clone()));
     }
 
     /// Ends all connections with other nodes: no request is sent or answered from now on.

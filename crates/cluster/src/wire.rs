@@ -264,7 +264,7 @@ pub enum OutcomeKind {
     /// It arrived.
     Done = 1,
     /// It was refused; the sender is told the cause.
-    NotTaken = 2,
+    Rejected = 2,
     /// It has to wait for another message.
     NotYet = 3,
     /// A child was started.

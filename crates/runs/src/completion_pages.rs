@@ -27,11 +27,11 @@ const AGE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Pages that wait for the last one of their completion.
 #[derive(Debug, Default)]
 pub struct CompletionPages {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PartialCompletions>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PartialCompletions {
     by_task: HashMap<Bytes, Pages>,
     bytes: usize,
 }
@@ -43,7 +43,7 @@ struct Pages {
     commands: BTreeMap<i32, Vec<Command>>,
 }
 
-impl Waiting {
+impl PartialCompletions {
     fn remove(&mut self, task: &Bytes) -> Option<Pages> {
         let removed = self.by_task.remove(task)?;
         self.bytes -= removed.bytes;

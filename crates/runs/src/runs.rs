@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Moments of different nodes differ in their last bits.
-const NODES_APART: u64 = 1024;
+const NODE_NUMBERS: u64 = 1024;
 
 /// The runs that this node serves.
 pub struct Runs {
@@ -162,7 +162,7 @@ impl Runs {
             let next = match self.node_number {
                 0 => now.max(last + 1),
                 // The last bits name the node: two of them never have the same moment.
-                number => (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (number & (NODES_APART - 1)),
+                number => (now.max(last + NODE_NUMBERS) & !(NODE_NUMBERS - 1)) | (number & (NODE_NUMBERS - 1)),
             };
             match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return next as i64,

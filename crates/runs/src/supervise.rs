@@ -48,13 +48,13 @@ impl Runs {
     ) -> AbortHandle {
         let work = tokio::spawn(work);
         let abort = work.abort_handle();
-        let node: Weak<Self> = Arc::downgrade(self);
+        let runs: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
             let ended = work.await;
-            let Some(node) = node.upgrade() else { return };
+            let Some(runs) = runs.upgrade() else { return };
             match ended {
-                Err(error) if error.is_panic() => node.vitals.fail(what, &panic_text(&*error.into_panic())),
-                Ok(()) if !ends && !node.is_stopping() => node.vitals.fail(what, "nobody told it to"),
+                Err(error) if error.is_panic() => runs.vitals.fail(what, &panic_text(&*error.into_panic())),
+                Ok(()) if !ends && !runs.is_stopping() => runs.vitals.fail(what, "nobody told it to"),
                 Ok(()) | Err(_) => {}
             }
         });

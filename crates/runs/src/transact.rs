@@ -32,21 +32,21 @@ const MESSAGES_MAX: usize = 10_000;
 
 /// What a commit carries besides a transition of the current run.
 #[derive(Default)]
-pub struct Beside {
+pub struct ExtraWrites {
     /// Messages that arrived.
     pub delivered: Vec<OutboxKey>,
     /// An older run of the same workflow, which changes too.
     pub marked: Option<Box<RunWrite>>,
 }
 
-impl From<Vec<OutboxKey>> for Beside {
+impl From<Vec<OutboxKey>> for ExtraWrites {
     fn from(delivered: Vec<OutboxKey>) -> Self {
         Self { delivered, marked: None }
     }
 }
 
 /// How a transition is committed.
-enum Way<'a, F, R> {
+enum CommitPath<'a, F, R> {
     Plain(F),
     Script(Pin<Box<dyn Future<Output = Result<R, CallError>> + Send + 'a>>),
 }
@@ -134,23 +134,23 @@ impl Runs {
         F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
         G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
     {
-        let (node, key, bytes) = (self.clone(), key.clone(), request_bytes());
+        let (runs, key, bytes) = (self.clone(), key.clone(), request_bytes());
         let work = async move {
-            let slot = node.slots.get(&key);
+            let slot = runs.slots.get(&key);
             let free = slot.state.clone().try_lock_owned().ok().filter(|state| !state.shared_commit);
             let Some(state) = free else {
                 let (answer, answered) = oneshot::channel();
                 // In a box, like whatever is rare here: the size of this future is moved with every call.
                 let call = (Box::new(PendingCall::new(call, answer)) as Box<dyn WaitingCall>, bytes);
-                let together = node.call_together(&key, &slot, call, answered);
+                let together = runs.call_together(&key, &slot, call, answered);
                 return Box::pin(together).await;
             };
-            let mut locked = node.load_locked(slot, state, &key).await?;
-            if let Some(own) = node.lock_lingering(&locked, &key, &call.selector).await? {
+            let mut locked = runs.load_locked(slot, state, &key).await?;
+            if let Some(own) = runs.lock_lingering(&locked, &key, &call.selector).await? {
                 locked = own;
             }
             let Call { selector, delivered, creates, decide, after, .. } = call;
-            let reply = node.commit_alone(&mut locked, &key, &selector, creates, delivered, decide).await?;
+            let reply = runs.commit_alone(&mut locked, &key, &selector, creates, delivered, decide).await?;
             let after = after(&mut locked.state, &reply);
             Ok((reply, after))
         };
@@ -163,17 +163,17 @@ impl Runs {
         self: &'a Arc<Self>,
         locked: &'a mut Locked,
         applied: Applied<R>,
-        beside: impl Into<Beside>,
+        extra: impl Into<ExtraWrites>,
     ) -> impl Future<Output = Result<R, CallError>> {
-        let beside = beside.into();
+        let extra = extra.into();
         let way = match wants_turn(&applied.run, &applied.transition) {
-            false => Way::Plain(self.commit_decided(locked, applied, beside)),
-            true => Way::Script(Box::pin(self.commit_with_turns(locked, applied, beside))),
+            false => CommitPath::Plain(self.commit_decided(locked, applied, extra)),
+            true => CommitPath::Script(Box::pin(self.commit_with_turns(locked, applied, extra))),
         };
         async move {
             match way {
-                Way::Plain(commit) => commit.await,
-                Way::Script(commit) => commit.await,
+                CommitPath::Plain(commit) => commit.await,
+                CommitPath::Script(commit) => commit.await,
             }
         }
     }
@@ -182,14 +182,14 @@ impl Runs {
         self: &Arc<Self>,
         locked: &mut Locked,
         applied: Applied<R>,
-        beside: Beside,
+        extra: ExtraWrites,
     ) -> Result<R, CallError> {
         let Applied { mut run, mut transition, reply } = applied;
         let current = locked.state.current.clone();
         let turns = self.turns.clone();
         let after = turns.take_turns(self, current.as_deref(), &mut run, &mut transition).await;
         drop(current);
-        let reply = self.commit_decided(locked, Applied { run, transition, reply }, beside).await?;
+        let reply = self.commit_decided(locked, Applied { run, transition, reply }, extra).await?;
         if let Some(after) = after {
             after();
         }
@@ -202,11 +202,11 @@ impl Runs {
         self: &'a Arc<Self>,
         locked: &'a mut Locked,
         applied: Applied<R>,
-        beside: Beside,
+        extra: ExtraWrites,
     ) -> impl Future<Output = Result<R, CallError>> {
         let Applied { run, transition, reply } = applied;
         let defect = transition.check().err().map(Box::new);
-        let Beside { delivered, marked } = beside;
+        let ExtraWrites { delivered, marked } = extra;
         let namespace = locked.slot.key.namespace;
         let mut under_way = match &defect {
             None => self.begin(locked, run, transition, delivered),
@@ -286,7 +286,7 @@ impl Runs {
         let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
         let mut write = run_write(&run, expected_version, &transition.batches, now);
         write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
-        let written = Written::of(&write);
+        let written = CommittedWrite::of(&write);
         commit.runs.push(write);
         add_script(&mut commit, &run, &transition);
         add_outbox(&mut commit, &run, transition.outbox);
@@ -309,7 +309,7 @@ impl Runs {
                 let Applied { run: next, transition: beginning, .. } = *successor;
                 let mut write = run_write(&next, 0, &beginning.batches, now);
                 write.visibility = self.facts_changed(None, &next);
-                let written = Written::of(&write);
+                let written = CommittedWrite::of(&write);
                 commit.runs.push(write);
                 add_script(&mut commit, &next, &beginning);
                 add_outbox(&mut commit, &next, beginning.outbox);
@@ -460,7 +460,7 @@ impl Runs {
         locked: &mut Locked,
         run: Arc<Run>,
         version: u64,
-        written: &Written,
+        written: &CommittedWrite,
         events: Vec<Vec<HistoryEvent>>,
         script_state: Option<Bytes>,
     ) {
@@ -605,7 +605,7 @@ struct Consequences {
     /// The current run from now on.
     latest: Arc<Run>,
     version: u64,
-    written: Written,
+    written: CommittedWrite,
     events: Vec<Vec<HistoryEvent>>,
     /// Activities that it added, changed or removed.
     activities: Vec<i64>,
@@ -627,13 +627,13 @@ struct EndedRun {
 }
 
 /// What memory keeps of a write.
-struct Written {
+struct CommittedWrite {
     current_key: RunKey,
     state_bytes: usize,
     batches: Vec<HistoryBatch>,
 }
 
-impl Written {
+impl CommittedWrite {
     fn of(write: &RunWrite) -> Self {
         Self { current_key: write.key, state_bytes: write.state.len(), batches: write.batches.clone() }
     }

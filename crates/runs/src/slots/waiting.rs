@@ -132,10 +132,10 @@ where
 
 /// Calls that wait for the lock of a slot.
 #[derive(Default)]
-pub struct WaitingCalls(std::sync::Mutex<Waiting>);
+pub struct WaitingCalls(std::sync::Mutex<CallQueue>);
 
 #[derive(Default)]
-struct Waiting {
+struct CallQueue {
     calls: VecDeque<WaitingEntry>,
     numbers: u64,
     /// Bytes of their requests.
