@@ -2,11 +2,11 @@
 //!
 //! A poll waits here, and takes that stand at the home let the home give tasks to this node. A take belongs to no poll: the one
 //! that waited longest gets what comes, and a take that is left serves the next poll. So a poll that gets a task of a run of
-//! this node costs no frame at all. A task that comes when nobody waits any more is given back to the home, and is next there.
+//! this node costs no frame at all. A task that comes when no poll waits here is given back to the home, and is next there.
 //!
 //! What holds: a task of this node meets a worker here only while the home lets a take of this node stand, having said that
-//! nothing waits there and nothing limits the queue, or having said nothing for [`SETTLED`]. Whatever waits at a home is given
-//! to the first take, so that a take which stands is the home's word that nothing waits.
+//! nothing waits there and nothing limits the queue, or having said nothing for [`SETTLED`]. A task that waits at a home is given
+//! to the first take, so that a take without an answer means that nothing waits at the home.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,11 +27,11 @@ use super::wire::PollReport;
 
 /// A take that stood for so long without an answer stands because nothing waits at the home.
 const SETTLED: Duration = Duration::from_millis(25);
-/// A home hears this often of somebody who polls here.
+/// How often a home hears of a worker that polls here.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// A limit that workers set is remembered for as long as the home remembers those workers.
 const LIMITED_FOR: Duration = Duration::from_secs(300);
-/// Identities of one queue that are remembered. Beyond, every poll is told.
+/// Pollers of one queue that are remembered. Each poll of any other is reported to the home.
 const POLLERS_MAX: usize = 1000;
 
 /// What a poll gets.
@@ -128,7 +128,7 @@ impl EdgeQueue {
         self.quiet &= !self.waiting.is_empty() || !self.takes.is_empty();
     }
 
-    /// Hands something to the poll that waited longest. Gives it back if nobody waits.
+    /// Hands something to the poll that waited longest. Gives it back if no poll waits.
     fn hand_over(&mut self, met: Met) -> Option<Met> {
         let mut met = Some(met);
         while let Some((_, waiting)) = self.waiting.pop_first() {
@@ -150,7 +150,7 @@ impl EdgeQueue {
         }
     }
 
-    /// Whether the home is to be told of somebody now.
+    /// Whether the home is to be told of this poller now.
     fn is_due(&mut self, poller: Poller, now: Instant) -> bool {
         if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < REPORT_INTERVAL) {
             return false;
@@ -193,8 +193,8 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// Lets a poll wait. `None` if it has to look again, which `is_over` tells; it is asked under the lock, so that whoever
-    /// sends polls away finds this one, or it sees why.
+    /// Lets a poll wait. `None` if it has to look again, which `is_over` tells; it is asked under the lock, so that a
+    /// caller that sends polls away finds this one, or this one sees why.
     pub(super) fn wait<'a>(
         &'a self,
         poll: &'a Poll,
@@ -271,8 +271,8 @@ impl Edge {
         }
     }
 
-    /// Hands a task that the home gave to a poll. One that nobody waits for is given back with the delivery; then no take
-    /// stands any more that has no poll.
+    /// Hands a task that the home gave to a poll. One that no poll waits for is given back with the delivery; then all
+    /// takes that are left have a poll.
     pub(super) fn deliver(&self, key: &QueueKey, met: Met) {
         let mut queues = lock(&self.queues);
         let left = match queues.get_mut(key) {
@@ -290,7 +290,7 @@ impl Edge {
         drop(left);
     }
 
-    /// Lets a task of this node meet a worker here, if nobody is overtaken by that. `make` makes what the worker gets; it is
+    /// Lets a task of this node meet a worker here, if that overtakes no other task. `make` makes what the worker gets; it is
     /// given back if no worker takes it.
     pub(super) fn meet(
         &self,
@@ -313,7 +313,7 @@ impl Edge {
         }
     }
 
-    /// Ends takes that nobody needs, forgets queues that nobody polls, and tells what homes are to hear of what met here.
+    /// Ends takes that no poll needs, forgets queues that no worker polls, and tells what homes are to hear of what met here.
     pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();

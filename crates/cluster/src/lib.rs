@@ -6,7 +6,8 @@
 //! to the node that serves what it is about ([`calls`]).
 //!
 //! From the bottom up: [`wire`], [`encryption`], [`frames`] and [`handshake`] are a connection; [`topology`] is what this node knows of
-//! the database; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`] is the rest, which knows the runs.
+//! the database; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`] connects these
+//! with the runs, queues and workers.
 //!
 //! What holds: a run is touched only by the node that serves its shard, within its lease ([`Topology::admit`]); what a node that lost its
 //! place still writes is refused by the database.

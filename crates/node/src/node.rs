@@ -1,4 +1,4 @@
-//! A node: its parts, started together. What they do is theirs.
+//! A node: its parts, started together. It has no work of its own.
 
 use std::sync::Arc;
 

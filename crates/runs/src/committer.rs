@@ -1,4 +1,4 @@
-//! The commit pipeline: one writer thread gathers whatever waits and makes it durable with one sync.
+//! The commit pipeline: one writer thread gathers all commits that wait and makes them durable with one sync.
 //!
 //! A group is what queued up while the last one was being written, at most [`GROUP_MAX`]. Who commits alone never waits
 //! for others. While many commit at the same time a sync begins [`PACE`] after the one before at the earliest: they share
@@ -72,7 +72,7 @@ pub struct Committer {
     waiting: Arc<PendingCommits>,
 }
 
-/// What the writer and its callers know of each other.
+/// Commits that wait for the writer, as its callers count them.
 #[derive(Default)]
 struct PendingCommits {
     /// Commits that were handed over and are not written yet, and their bytes.

@@ -97,7 +97,7 @@ impl CompletionPages {
         Ok(())
     }
 
-    /// The commands of the first `count` pages, in order. Whatever comes of it, the pages are gone.
+    /// The commands of the first `count` pages, in order. The pages are gone afterwards, also if some are missing.
     pub fn take(&self, task: &Bytes, count: i32) -> Result<Vec<Command>, PagesLost> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pages = waiting.remove(task).ok_or(PagesLost::All)?;

@@ -1,5 +1,5 @@
 //! Deleting a run: at once if it is closed; a running one is terminated first. Of a damaged one
-//! whatever is left is removed.
+//! all that is left is removed.
 
 use std::{sync::Arc, time::Duration};
 

@@ -52,7 +52,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Finds out what workers held before the restart. Whoever is named has one full lease to show up.
+    /// Finds out what workers held before the restart. Each of those workers has one full lease to show up.
     pub async fn find_holds(&self, runs: Vec<RunKey>) {
         for page in runs.chunks(OFFERS_PAGE) {
             while !self.is_stopping() {

@@ -4,8 +4,8 @@
 //! waits, each group takes one commit of each namespace, then a second one of each, and so on: a namespace that commits a lot
 //! fills the groups that others leave room in, and delays them by one group at most.
 //!
-//! What holds: commits of one namespace keep their order. A [`Share::Barrier`] keeps its place among all others, since nobody
-//! knows what it depends on.
+//! What holds: commits of one namespace keep their order. A [`Share::Barrier`] keeps its place among all others, since it
+//! is not known what it depends on.
 
 use std::collections::VecDeque;
 

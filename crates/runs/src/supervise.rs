@@ -1,7 +1,7 @@
 //! Watching over what must never end: the writer thread and the background loops.
 //!
-//! If one of them panics or ends by itself, the node has failed: it answers no call any more, its health says so, and the
-//! process ends with a message ([`Runs::failed`]). Nothing is lost: whoever starts it again finds everything stored.
+//! If one of them panics or ends by itself, the node has failed: it answers no calls, its health says so, and the
+//! process ends with a message ([`Runs::failed`]). Nothing is lost: the next start finds everything stored.
 
 use std::sync::{Arc, Weak};
 
@@ -11,12 +11,12 @@ use tokio::task::AbortHandle;
 use crate::runs::Runs;
 
 impl Runs {
-    /// Why the node cannot work any more, if it cannot.
+    /// Why the node can no longer work, if it cannot.
     pub fn failure(&self) -> Option<&str> {
         self.vitals.failure()
     }
 
-    /// Waits until the node cannot work any more; says why. A node that works keeps its caller waiting.
+    /// Waits until the node can no longer work; says why. A node that works keeps its caller waiting.
     pub async fn failed(&self) -> String {
         self.vitals.failed().await
     }

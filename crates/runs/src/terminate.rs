@@ -136,7 +136,7 @@ impl Runs {
         let write = RunWrite {
             key: run,
             expected_version: version,
-            // No run: whoever reads it finds that it is damaged.
+            // No run: a call that reads it finds that it is damaged.
             state: Bytes::new(),
             open: false,
             wake_at: None,

@@ -1,6 +1,6 @@
-//! One call on one run: lock, load, decide, commit, consequences. The heart of the runtime.
+//! One call on one run: lock, load, decide, commit, carry out effects.
 //!
-//! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its consequences.
+//! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its effects.
 
 use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
@@ -122,7 +122,7 @@ impl Runs {
             .await
     }
 
-    /// Makes a call on a run: by itself if nobody is in the way, together with others that wait otherwise.
+    /// Makes a call on a run: by itself if no other call is under way, together with others that wait otherwise.
     pub async fn call<R, A, F, G>(
         self: &Arc<Self>,
         key: &WorkflowKey,
@@ -140,7 +140,7 @@ impl Runs {
             let free = slot.state.clone().try_lock_owned().ok().filter(|state| !state.shared_commit);
             let Some(state) = free else {
                 let (answer, answered) = oneshot::channel();
-                // In a box, like whatever is rare here: the size of this future is moved with every call.
+                // In a box, like all that is rare here: the size of this future is moved with every call.
                 let call = (Box::new(PendingCall::new(call, answer)) as Box<dyn WaitingCall>, bytes);
                 let together = runs.call_together(&key, &slot, call, answered);
                 return Box::pin(together).await;
@@ -346,7 +346,7 @@ impl Runs {
         if !self.is_alone() {
             self.owner.count_commit(&locked.slot.key);
         }
-        // One run may hold no time any more while its successor, or a message of it, is not noted yet.
+        // One run may already hold no time while its successor, or a message of it, is not noted yet.
         if let Some(clock) = self.clock.skipping() {
             clock.begin();
         }
@@ -397,7 +397,7 @@ impl Runs {
         self.settle(&mut locked.state);
     }
 
-    /// After a commit whose outcome is unknown: reads what is stored and derives from it whatever must happen next, so
+    /// After a commit whose outcome is unknown: reads what is stored and derives from it what must happen next, so
     /// that nothing is left undone if the commit did happen. Doing things twice is harmless.
     fn rederive_after_failure(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>, before: Option<Arc<Run>>) {
         tokio::spawn(async move {
@@ -505,8 +505,8 @@ impl Runs {
         locked.slot.progress.send_replace(progress);
     }
 
-    /// A closed run is not the current one any more. What it started and nobody awaits goes on: from here on in a slot of
-    /// its own, see [`WorkflowKey::lingering`]. Whoever looked for it in the slot of its workflow meanwhile found nothing
+    /// A closed run is no longer the current one. What it started and no call awaits goes on: from here on in a slot of
+    /// its own, see [`WorkflowKey::lingering`]. A call that looked for it in the slot of its workflow meanwhile found nothing
     /// to do, so that all of it is offered again.
     fn linger_on(&self, run: &Run) {
         let namespace = NamespaceKey(run.info.namespace_key);
@@ -552,7 +552,7 @@ impl Runs {
         }
     }
 
-    /// Lets happen whatever of a run is due.
+    /// Carries out what of a run is due.
     pub async fn wake(self: &Arc<Self>, run: RunKey) {
         let result = self.try_wake(run).await;
         if let Err(error) = result {

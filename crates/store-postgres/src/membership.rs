@@ -31,6 +31,7 @@ const BEATS_OF_LEASE: u32 = 6;
 const BEAT_MAX: Duration = Duration::from_secs(1);
 /// At a start, a node of the same name whose beat stood still for so long is gone: more than two beats.
 const STALE_AFTER: Duration = Duration::from_millis(2_500);
+/// How often a start reads that beat.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a start waits for a node of the same name that is about to go.
 const LEAVE_MAX: Duration = Duration::from_secs(45);

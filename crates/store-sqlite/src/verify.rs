@@ -14,13 +14,13 @@ use crate::visibility::pending::PendingFacts;
 use crate::visibility::write::CHECKED_COLUMNS;
 use crate::{checksum, layout, read, recent_history};
 
-/// Findings that are told one by one.
+/// Findings that are listed one by one.
 const LISTED_MAX: usize = 20;
 
 /// Reads the state of a run, which is not the store's own language.
 pub type ReadState = fn(Bytes) -> Result<StateFacts, String>;
 
-/// What was found; there may be more than is told.
+/// What was found; there may be more than are listed.
 #[derive(Default)]
 struct Findings {
     listed: Vec<String>,

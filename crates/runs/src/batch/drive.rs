@@ -106,7 +106,7 @@ impl Runs {
         }
     }
 
-    /// What a job is to do. `None` if nobody knows, which ends it.
+    /// What a job is to do. `None` if it cannot be carried out, which ends it.
     async fn plan_of(&self, namespace: &Namespace, job: &Job) -> Result<Option<BatchPlan>, CallError> {
         let Some(steps) = self.batches.steps.get() else { return Ok(None) };
         let info = job.info();

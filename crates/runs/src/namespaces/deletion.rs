@@ -1,6 +1,6 @@
 //! Deleting a namespace: it is renamed at once, its runs go one by one in the background, its record last.
 //!
-//! What holds: the deletion is part of what is stored of the namespace, so a restart goes on with it. Nobody waits for
+//! What holds: the deletion is part of what is stored of the namespace, so a restart goes on with it. No call waits for
 //! it, and it writes a few runs at a time.
 
 use std::{sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use crate::{error::CallError, runs::Runs, slots::WorkflowKey};
 const PAGE: usize = 64;
 /// Runs deleted at the same time.
 const AT_ONCE: usize = 8;
-/// After this long no call is under way any more that found the namespace still in use.
+/// After this long all calls that found the namespace still in use are over.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 /// Between two looks for runs whose last messages were still under way.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -28,7 +28,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 const SUFFIX_CHARACTERS: usize = 5;
 
 impl Runs {
-    /// Deletes a namespace. Once this returns it cannot be used any more and its name is free; its runs and its record
+    /// Deletes a namespace. Once this returns it can no longer be used and its name is free; its runs and its record
     /// go in the background, the record not before `delay` is over. Gives back the name it has until then.
     pub async fn delete_namespace(self: &Arc<Self>, name: NamespaceName, delay: Nanos) -> Result<String, CallError> {
         let runs = self.clone();

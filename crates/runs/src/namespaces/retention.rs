@@ -43,7 +43,7 @@ impl Runs {
     async fn delete_expired(self: &Arc<Self>) -> Result<Nanos, CallError> {
         let mut next = Nanos::MAX;
         if !self.leads() {
-            // Told when that changes.
+            // Notified when that changes.
             return Ok(next);
         }
         for namespace in self.namespaces.all() {

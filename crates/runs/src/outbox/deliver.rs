@@ -163,7 +163,7 @@ impl Runs {
         self.key_of(namespace, workflow_id).map(|(_, key)| key)
     }
 
-    /// The message has done its work or nobody wants it any more.
+    /// The message has done its work, or its receiver no longer wants it.
     pub(super) async fn drop_message(&self, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
         let commit = Commit { outbox_remove: vec![key], ..Default::default() };
         let removed = match self.namespaces.get(&message.sender_namespace) {
@@ -523,7 +523,7 @@ impl Runs {
     }
 }
 
-/// A receiver that does not want a message any more needs nothing of it.
+/// A receiver that no longer wants a message needs nothing of it.
 pub(super) fn unless_gone(error: CallError) -> Result<DeliveryResult, CallError> {
     match error {
         CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => {

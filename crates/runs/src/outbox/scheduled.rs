@@ -37,7 +37,7 @@ impl Runs {
                 DeliveryResult::Started(run_id) => {
                     Some(WorkflowExecution { workflow_id: workflow.workflow_id.to_string(), run_id })
                 }
-                // Why is in the log of whoever refused it.
+                // Why is in the log of the node that refused it.
                 _ => None,
             },
             Err(reason) => {

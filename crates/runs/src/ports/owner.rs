@@ -23,13 +23,13 @@ pub enum Place {
 /// What became of a message at its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// It arrived, or its receiver wants it no more.
+    /// It arrived, or its receiver no longer wants it.
     Done,
     /// It arrived, and its row went with the same commit.
     Removed,
     /// A child was started: the id of its run.
     Started(String),
-    /// Its sender is told this cause.
+    /// It was rejected: its sender gets this cause.
     Rejected(i32),
 }
 
