@@ -2,11 +2,11 @@
 //!
 //! A poll waits here, and takes that stand at the home let the home give tasks to this node. A take belongs to no poll: the one
 //! that waited longest gets what comes, and a take that is left serves the next poll. So a poll that gets a task of a run of
-//! this node costs no frame at all. A task that comes when nobody waits any more is given back to the home, and is next there.
+//! this node costs no frame at all. A task that comes when no poll waits here is given back to the home, and is next there.
 //!
 //! What holds: a task of this node meets a worker here only while the home lets a take of this node stand, having said that
-//! nothing waits there and nothing limits the queue, or having said nothing for [`SETTLED`]. Whatever waits at a home is given
-//! to the first take, so that a take which stands is the home's word that nothing waits.
+//! nothing waits there and nothing limits the queue, or having said nothing for [`SETTLED`]. A task that waits at a home is given
+//! to the first take, so that a take without an answer means that nothing waits at the home.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,12 +27,12 @@ use super::wire::PollReport;
 
 /// A take that stood for so long without an answer stands because nothing waits at the home.
 const SETTLED: Duration = Duration::from_millis(25);
-/// A home hears this often of somebody who polls here.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often a home hears of a worker that polls here.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// A limit that workers set is remembered for as long as the home remembers those workers.
 const LIMITED_FOR: Duration = Duration::from_secs(300);
-/// Identities of one queue that are remembered. Beyond, every poll is told.
-const TOLD_MAX: usize = 1000;
+/// Pollers of one queue that are remembered. Each poll of any other is reported to the home.
+const POLLERS_MAX: usize = 1000;
 
 /// What a poll gets.
 pub(super) type Met = (TaskOffer, Delivery);
@@ -48,7 +48,7 @@ pub(super) struct Asker {
 }
 
 /// A poll that waits. It is told `None` if it is over; dropping the sender lets it look again where the home is.
-struct Waiting {
+struct WaitingPoll {
     asker: Arc<Asker>,
     hand_over: oneshot::Sender<Option<Met>>,
 }
@@ -57,7 +57,7 @@ struct Waiting {
 type Poller = (String, String);
 
 /// A take that stands at the home.
-struct Standing {
+struct PendingTake {
     since: Instant,
     asking: AbortHandle,
 }
@@ -67,9 +67,9 @@ struct EdgeQueue {
     home: NodeId,
     sticky: bool,
     /// By their numbers, which grow: the longest waiting first.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingPoll>,
     /// By their numbers, likewise.
-    takes: BTreeMap<u64, Standing>,
+    takes: BTreeMap<u64, PendingTake>,
     /// The home said last that nothing waits there.
     quiet: bool,
     /// Whether the queue is configured with a limit.
@@ -128,7 +128,7 @@ impl EdgeQueue {
         self.quiet &= !self.waiting.is_empty() || !self.takes.is_empty();
     }
 
-    /// Hands something to the poll that waited longest. Gives it back if nobody waits.
+    /// Hands something to the poll that waited longest. Gives it back if no poll waits.
     fn hand_over(&mut self, met: Met) -> Option<Met> {
         let mut met = Some(met);
         while let Some((_, waiting)) = self.waiting.pop_first() {
@@ -150,12 +150,12 @@ impl EdgeQueue {
         }
     }
 
-    /// Whether the home is to be told of somebody now.
+    /// Whether the home is to be told of this poller now.
     fn is_due(&mut self, poller: Poller, now: Instant) -> bool {
-        if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < TELL_EVERY) {
+        if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < REPORT_INTERVAL) {
             return false;
         }
-        if self.told.len() < TOLD_MAX || self.told.contains_key(&poller) {
+        if self.told.len() < POLLERS_MAX || self.told.contains_key(&poller) {
             self.told.insert(poller, now);
         }
         true
@@ -193,8 +193,8 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// Lets a poll wait. `None` if it has to look again, which `is_over` tells; it is asked under the lock, so that whoever
-    /// sends polls away finds this one, or it sees why.
+    /// Lets a poll wait. `None` if it has to look again, which `is_over` tells; it is asked under the lock, so that a
+    /// caller that sends polls away finds this one, or this one sees why.
     pub(super) fn wait<'a>(
         &'a self,
         poll: &'a Poll,
@@ -223,7 +223,7 @@ impl Edge {
             tasks_per_second: poll.tasks_per_second,
             version: poll.version.clone(),
         };
-        queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over });
+        queue.waiting.insert(id, WaitingPoll { asker: Arc::new(asker), hand_over });
         queue.waiting_most = queue.waiting_most.max(queue.waiting.len());
         queue.sticky = poll.sticky;
         if poll.tasks_per_second.is_some() {
@@ -244,7 +244,7 @@ impl Edge {
         let (asker, since) = (newest.asker.clone(), Instant::now());
         for _ in 0..queue.takes_missing() {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            queue.takes.insert(number, Standing { since, asking: begin(number, asker.clone()) });
+            queue.takes.insert(number, PendingTake { since, asking: begin(number, asker.clone()) });
         }
     }
 
@@ -271,8 +271,8 @@ impl Edge {
         }
     }
 
-    /// Hands a task that the home gave to a poll. One that nobody waits for is given back with the delivery; then no take
-    /// stands any more that has no poll.
+    /// Hands a task that the home gave to a poll. One that no poll waits for is given back with the delivery; then all
+    /// takes that are left have a poll.
     pub(super) fn deliver(&self, key: &QueueKey, met: Met) {
         let mut queues = lock(&self.queues);
         let left = match queues.get_mut(key) {
@@ -290,7 +290,7 @@ impl Edge {
         drop(left);
     }
 
-    /// Lets a task of this node meet a worker here, if nobody is overtaken by that. `make` makes what the worker gets; it is
+    /// Lets a task of this node meet a worker here, if that overtakes no other task. `make` makes what the worker gets; it is
     /// given back if no worker takes it.
     pub(super) fn meet(
         &self,
@@ -313,7 +313,7 @@ impl Edge {
         }
     }
 
-    /// Ends takes that nobody needs, forgets queues that nobody polls, and tells what homes are to hear of what met here.
+    /// Ends takes that no poll needs, forgets queues that no worker polls, and tells what homes are to hear of what met here.
     pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();
@@ -326,7 +326,7 @@ impl Edge {
                     PollReport { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
                 news.push((queue.home, key.clone(), polls));
             }
-            queue.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);
+            queue.told.retain(|_, at| now.saturating_duration_since(*at) < REPORT_INTERVAL);
             queue.limited_until = queue.limited_until.filter(|until| *until > now);
             let in_use = !queue.waiting.is_empty() || !queue.takes.is_empty() || !queue.told.is_empty();
             in_use || queue.limited_until.is_some()
@@ -391,14 +391,14 @@ mod tests {
                 tasks_per_second: None,
                 version: PollerVersion::default(),
             };
-            queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
+            queue.waiting.insert(id, WaitingPoll { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
         }
     }
 
     fn takes(queue: &mut EdgeQueue, count: u64, since: Instant) {
         for number in 0..count {
             let asking = tokio::spawn(std::future::pending::<()>()).abort_handle();
-            queue.takes.insert(number, Standing { since, asking });
+            queue.takes.insert(number, PendingTake { since, asking });
         }
     }
 
@@ -466,6 +466,6 @@ mod tests {
         assert!(queue.is_due(poller("a"), now));
         assert!(!queue.is_due(poller("a"), now));
         assert!(queue.is_due(poller("b"), now));
-        assert!(queue.is_due(poller("a"), now + TELL_EVERY));
+        assert!(queue.is_due(poller("a"), now + REPORT_INTERVAL));
     }
 }

@@ -5,8 +5,8 @@
 //! A node of a version before this has no certificate in its row. A link with it is in the clear, as it was then, so that nodes can
 //! be upgraded one after the other; with the last of them cleartext is refused again.
 //!
-//! What holds: whoever dials knows before its first byte that the other side has the key of the node that it meant; whoever
-//! accepts knows which certificate the other side has the key of, and compares it with the row of the node that it says
+//! What holds: the node that dials knows before its first byte that the other side has the key of the node that it meant; the
+//! node that accepts knows which certificate the other side has the key of, and compares it with the row of the node that it says
 //! it is.
 
 use std::{io, sync::Arc};
@@ -25,7 +25,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// What a node's certificate is made for. Nobody looks at it: the certificate as a whole is compared.
+/// What a node's certificate is made for. No node checks it: the certificate as a whole is compared.
 const NAME: &str = "node.segno.invalid";
 
 /// A connection between nodes.
@@ -268,7 +268,7 @@ mod tests {
         stream.read_exact(&mut heard).await.expect("encrypted");
         assert_eq!(&heard, b"hello");
         let shown = accepted.await.expect("no panic").expect("accepted");
-        assert_eq!(shown, other.certificate(), "whoever accepts learns who dialled");
+        assert_eq!(shown, other.certificate(), "the node that accepts learns which one dialled");
         assert_ne!(shown, one.certificate());
     }
 

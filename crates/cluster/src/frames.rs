@@ -45,7 +45,7 @@ pub(super) type Reading = BufReader<ReadHalf<Channel>>;
 pub(super) type Writing = WriteHalf<Channel>;
 
 /// A frame that waits to be written.
-pub(super) struct Waiting {
+pub(super) struct QueuedFrame {
     frame: Frame,
     length: usize,
     /// It may wait for others.
@@ -55,7 +55,7 @@ pub(super) struct Waiting {
 /// Sender of the frames of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
-    frames: mpsc::UnboundedSender<Waiting>,
+    frames: mpsc::UnboundedSender<QueuedFrame>,
     pub(super) backlog: Arc<Backlog>,
 }
 
@@ -92,7 +92,7 @@ impl Backlog {
 }
 
 impl Outgoing {
-    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<Waiting>) {
+    pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<QueuedFrame>) {
         let (frames, receiver) = mpsc::unbounded_channel();
         (Self { frames, backlog: Arc::default() }, receiver)
     }
@@ -116,7 +116,7 @@ impl Outgoing {
         let length = frame.encoded_len();
         self.backlog.frames.fetch_add(1, Ordering::Relaxed);
         self.backlog.bytes.fetch_add(length, Ordering::Relaxed);
-        let _ = self.frames.send(Waiting { frame, length, lazy });
+        let _ = self.frames.send(QueuedFrame { frame, length, lazy });
     }
 }
 
@@ -156,14 +156,14 @@ pub(super) async fn read_some(read: &mut Reading, bytes_max: usize) -> io::Resul
 /// Writes the frames that wait until all senders are dropped. The dialling side pings.
 pub(super) async fn write_frames(
     mut write: Writing,
-    mut receiver: mpsc::UnboundedReceiver<Waiting>,
+    mut receiver: mpsc::UnboundedReceiver<QueuedFrame>,
     backlog: &Backlog,
     traffic: &Traffic,
     pings: bool,
 ) -> io::Result<()> {
     let mut ping = tokio::time::interval(PING_INTERVAL);
     let mut lazy = pin!(tokio::time::sleep(Duration::ZERO));
-    let mut frames: Vec<Waiting> = Vec::new();
+    let mut frames: Vec<QueuedFrame> = Vec::new();
     loop {
         let before = frames.len();
         tokio::select! {
@@ -186,13 +186,13 @@ pub(super) async fn write_frames(
             }
             () = lazy.as_mut(), if !frames.is_empty() => {}
             _ = ping.tick(), if pings => {
-                frames.push(Waiting { frame: Frame { id: 0, body: Some(FrameBody::Ping(Empty {})) }, length: 0, lazy: false });
+                frames.push(QueuedFrame { frame: Frame { id: 0, body: Some(FrameBody::Ping(Empty {})) }, length: 0, lazy: false });
                 backlog.frames.fetch_add(1, Ordering::Relaxed);
             }
         }
         // Large frames go one by one, so that no write is larger than what is accepted.
         let (mut some, mut bytes) = (Vec::with_capacity(frames.len()), 0);
-        for Waiting { frame, length, .. } in frames.drain(..) {
+        for QueuedFrame { frame, length, .. } in frames.drain(..) {
             if bytes + length > WRITE_BYTES && !some.is_empty() {
                 write_counted(&mut write, std::mem::take(&mut some), bytes, backlog, traffic).await?;
                 bytes = 0;

@@ -177,7 +177,7 @@ impl Cluster {
     }
 
     /// Drops what memory has of shards that are being handed over. False if something of them is still under way after a while;
-    /// with `lost` it is dropped all the same, because nothing of it can be stored any more.
+    /// with `lost` it is dropped all the same, because nothing of it can be stored now.
     async fn drop_shards(&self, shards: &[Shard], lost: bool) -> bool {
         let until = Instant::now() + QUIET_MAX;
         let runs = &self.runs;
@@ -186,10 +186,10 @@ impl Cluster {
                 Ok(state) => state,
                 Err(_) if lost => {
                     // It is dropped as soon as the call that holds it has failed.
-                    let node = runs.clone();
+                    let runs = runs.clone();
                     tokio::spawn(async move {
                         let state = slot.state.clone().lock_owned().await;
-                        node.forget(&mut Locked { slot, state });
+                        runs.forget(&mut Locked { slot, state });
                     });
                     continue;
                 }

@@ -1,12 +1,13 @@
 //! The nodes on one storage: which node serves what, and requests between them.
 //!
 //! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`topology`], [`handover`]). A queue has a home, where
-//! tasks and polls meet ([`offers`]), unless both are at the same node and nothing waits at the home ([`matching`]). Signs of life of
+//! tasks and polls meet ([`offers`]), unless both are at the same node and nothing waits at the home ([`local_matching`]). Signs of life of
 //! workers are broadcast ([`sightings`]), because each owner decides about the workers that hold tasks of its runs. A client's call goes
 //! to the node that serves what it is about ([`calls`]).
 //!
 //! From the bottom up: [`wire`], [`encryption`], [`frames`] and [`handshake`] are a connection; [`topology`] is what this node knows of
-//! the database; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`] is the rest, which knows the runs.
+//! the database; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`] connects these
+//! with the runs, queues and workers.
 //!
 //! What holds: a run is touched only by the node that serves its shard, within its lease ([`Topology::admit`]); what a node that lost its
 //! place still writes is refused by the database.
@@ -20,7 +21,7 @@ mod frames;
 mod handover;
 mod handshake;
 mod link;
-mod matching;
+mod local_matching;
 mod observer;
 mod offers;
 mod owner;
@@ -121,7 +122,7 @@ impl Cluster {
         self.runs.supervise("the comparison of documents", revisions::run(self.clone()));
         self.take_first_shards().await;
         self.runs.supervise("the ownership of shards", handover::run(self.clone()));
-        self.runs.supervise("the polls of queues elsewhere", matching::run(self.clone()));
+        self.runs.supervise("the polls of queues elsewhere", local_matching::run(self.clone()));
     }
 
     /// Ends all connections with other nodes: no request is sent or answered from now on.

@@ -1,7 +1,7 @@
 //! Tasks and polls that meet at the home of a queue, from all nodes.
 //!
 //! The owner of a run offers its tasks at the queue's home, unless a worker of the same node waits for one
-//! ([`super::matching`]). A worker polls at the node that it is connected to; that node takes a task from the home and lets
+//! ([`super::local_matching`]). A worker polls at the node that it is connected to; that node takes a task from the home and lets
 //! the task's owner start it. What is offered stays with the home until the owner has answered, so that a node which fails in
 //! between loses nothing.
 

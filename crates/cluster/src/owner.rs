@@ -6,7 +6,7 @@ use segno_runs::{
     error::CallError,
     ports::{
         PortFuture,
-        owner::{Arrived, OwnPage, Owner, Place},
+        owner::{DeliveryResult, OwnPage, Owner, Place},
     },
     slots::WorkflowKey,
 };
@@ -23,11 +23,11 @@ use super::{
 const RESPONSE_MAX: Duration = Duration::from_secs(15);
 
 /// What became of a message, from the response of the receiver's node.
-fn outcome_of(outcome: DeliveryOutcome) -> Result<Arrived, CallError> {
+fn outcome_of(outcome: DeliveryOutcome) -> Result<DeliveryResult, CallError> {
     match outcome.kind() {
-        OutcomeKind::Done => Ok(Arrived::Done),
-        OutcomeKind::Started => Ok(Arrived::Started(outcome.run_id)),
-        OutcomeKind::NotTaken => Ok(Arrived::NotTaken(outcome.cause)),
+        OutcomeKind::Done => Ok(DeliveryResult::Done),
+        OutcomeKind::Started => Ok(DeliveryResult::Started(outcome.run_id)),
+        OutcomeKind::Rejected => Ok(DeliveryResult::Rejected(outcome.cause)),
         OutcomeKind::NotYet => Err(CallError::NotReady("the message waits for another".to_owned())),
         OutcomeKind::Unknown => {
             Err(CallError::OutcomeUnknown("the response of another node is not known here".to_owned()))
@@ -99,7 +99,7 @@ impl Owner for Peers {
         to: NodeId,
         message: &'a OutboxMessage,
         key: OutboxKey,
-    ) -> PortFuture<'a, Result<Arrived, CallError>> {
+    ) -> PortFuture<'a, Result<DeliveryResult, CallError>> {
         Box::pin(async move {
             let OutboxKey { sender, sequence } = key;
             let body = DeliverMessage { sender: sender.0, sequence, message: message.encode_to_vec().into() };

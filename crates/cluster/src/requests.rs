@@ -6,7 +6,7 @@ use prost::Message;
 use segno_dispatch::Delivery;
 use segno_engine::outbox::OutboxMessage;
 use segno_environment::sabotage;
-use segno_runs::{error::CallError, ports::owner::Arrived, slots::WorkflowKey};
+use segno_runs::{error::CallError, ports::owner::DeliveryResult, slots::WorkflowKey};
 use segno_store::{NamespaceKey, OutboxKey, RunKey, cluster::NodeId};
 
 use super::{
@@ -89,9 +89,9 @@ impl Cluster {
         };
         let key = OutboxKey { sender: RunKey(request.sender), sequence: request.sequence };
         ResponseBody::Outcome(match self.runs.receive(&receiver, &message, key, false).await {
-            Ok(Arrived::Done | Arrived::Removed) => done(OutcomeKind::Done),
-            Ok(Arrived::Started(run_id)) => DeliveryOutcome { run_id, ..done(OutcomeKind::Started) },
-            Ok(Arrived::NotTaken(cause)) => DeliveryOutcome { cause, ..done(OutcomeKind::NotTaken) },
+            Ok(DeliveryResult::Done | DeliveryResult::Removed) => done(OutcomeKind::Done),
+            Ok(DeliveryResult::Started(run_id)) => DeliveryOutcome { run_id, ..done(OutcomeKind::Started) },
+            Ok(DeliveryResult::Rejected(cause)) => DeliveryOutcome { cause, ..done(OutcomeKind::Rejected) },
             Err(CallError::NotReady(_) | CallError::StartRefused(_)) => done(OutcomeKind::NotYet),
             Err(error) => return failed(&error),
         })

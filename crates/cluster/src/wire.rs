@@ -43,7 +43,7 @@ pub enum FrameBody {
     /// The requester does not wait for the response, or the task that it carried did not reach its worker.
     #[prost(message, tag = "6")]
     Cancel(Empty),
-    /// News that nobody answers.
+    /// News, which has no response.
     #[prost(message, tag = "7")]
     Notification(Notification),
     #[prost(message, tag = "8")]
@@ -263,8 +263,8 @@ pub enum OutcomeKind {
     Unknown = 0,
     /// It arrived.
     Done = 1,
-    /// It was refused; the sender is told the cause.
-    NotTaken = 2,
+    /// It was rejected; the sender gets the cause.
+    Rejected = 2,
     /// It has to wait for another message.
     NotYet = 3,
     /// A child was started.

@@ -20,7 +20,7 @@ use super::{
 /// What a delivery returns when it fails.
 #[derive(Debug)]
 pub enum HeldWork {
-    /// Nothing: it was delivered, or does not exist any more.
+    /// Nothing: it was delivered, or no longer exists.
     Nothing,
     /// A task that was taken from its queue and not started yet.
     Queued(QueueKey, QueuedTask),

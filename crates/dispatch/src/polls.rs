@@ -53,7 +53,7 @@ impl Poll {
 
 /// What workers poll for: a workflow task or an activity, started.
 pub trait WorkerTask: Sized + Send + 'static {
-    /// Starts what a queue offered. `None` if it does not exist any more.
+    /// Starts what a queue offered. `None` if it no longer exists.
     fn begin(
         dispatch: &Arc<Dispatch>,
         poll: &Poll,

@@ -153,7 +153,7 @@ impl WorkerTask for StartedActivity {
 }
 
 impl Dispatch {
-    /// A task that does not exist any more, or whose run is damaged, is not returned to its queue: the next one is tried.
+    /// A task that no longer exists, or whose run is damaged, is not returned to its queue: the next one is tried.
     async fn unless_over<T>(
         self: &Arc<Self>,
         run: RunKey,
@@ -207,7 +207,7 @@ impl Dispatch {
             types: PhantomData,
         };
         let (messages, (current, queries)) = self.runs.call(&key, start).await?;
-        // A speculative task that had nothing to carry any more is gone.
+        // A speculative task that has nothing left to carry is gone.
         let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
         delivery.hold(HeldWork::Task(HeldTask::of(&current.run)));
         self.runs.metrics.workflow_task_started(&current.run.info);

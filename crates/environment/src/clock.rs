@@ -13,7 +13,7 @@ use segno_store::cluster::{Membership, TimeReading};
 
 use crate::{skipping::SkippingClock, system_time};
 
-/// The longest sleep until a moment of the wall clock. Somebody may set that clock forward meanwhile, and a sleep is
+/// The longest sleep until a moment of the wall clock. An operator may set that clock forward meanwhile, and a sleep is
 /// measured by the monotonic clock, which does not notice.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// The same if the moment is further away than [`FAR`]: a server that only waits for such moments, for example one with many
@@ -31,7 +31,7 @@ pub trait Clock: Send + Sync + 'static {
     /// Nanoseconds since the epoch. Never goes backwards.
     fn now(&self) -> Nanos;
 
-    /// Nanoseconds since some moment. Unlike [`Clock::now`] it never jumps, whatever somebody does to the clock.
+    /// Nanoseconds since some moment. Unlike [`Clock::now`] it never jumps, also when the machine's clock is set.
     fn monotonic(&self) -> Nanos {
         system_time::monotonic()
     }
@@ -42,7 +42,7 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The machine's clock. If somebody sets it back, time goes on from where it was, at the pace of the monotonic clock,
+/// The machine's clock. If an operator sets it back, time goes on from where it was, at the pace of the monotonic clock,
 /// until the wall clock has caught up: a timer of two seconds takes two seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Runs `work` to its end, whether or not the caller stays. What it gives is dropped if nobody waits for it.
+/// Runs `work` to its end, whether or not the caller stays. What it gives is dropped if the caller is gone.
 pub fn finish<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Finish<T> {
     Finish { pending: Some(Box::pin(work)) }
 }
@@ -41,7 +41,7 @@ impl<T: Send + 'static> Future for Finish<T> {
 impl<T: Send + 'static> Drop for Finish<T> {
     fn drop(&mut self) {
         let Some(work) = self.pending.take() else { return };
-        // Work that panicked cannot go on, and a runtime that ended has nobody to go on with.
+        // Work that panicked cannot go on, and a runtime that ended has no thread for it.
         if std::thread::panicking() {
             return;
         }

@@ -1,7 +1,7 @@
 //! Why a node that runs is not healthy: causes with names, each there until the part that reported it recovers.
 //!
 //! A degraded node goes on answering calls; only its health says that an operator, or a load balancer, should act. What ends
-//! the node is a failure (`supervise.rs` of segno-runs), not a cause here.
+//! the node is a failure (see `Runs::fail`), not a cause here.
 
 use std::collections::BTreeMap;
 

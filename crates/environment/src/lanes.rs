@@ -1,7 +1,6 @@
 //! Work that waits, in a lane for each namespace. Lanes take turns, and each may be limited in what it has under way.
 //!
-//! Used where the node itself has work to do for namespaces: messages between runs, turns of scripts, wake-ups. What calls and commits
-//! wait in is elsewhere: `connections/fair_share.rs` of the server, `turns.rs` of segno-runs.
+//! Used where the node itself has work to do for namespaces: messages between runs, turns of scripts, wake-ups.
 
 use std::collections::{HashMap, VecDeque};
 

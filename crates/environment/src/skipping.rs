@@ -21,12 +21,12 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::{lock::lock, system_time};
 
-/// A lock was released that nobody held.
+/// A lock was released that no client held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time skipping is not locked: there were more unlocks than locks")]
 pub struct NotLocked;
 
-/// Somebody who sleeps until a moment.
+/// A caller that sleeps until a moment.
 struct Sleeper {
     done: oneshot::Sender<()>,
     /// Whether time is locked in the moment in which the sleep ends.
@@ -74,7 +74,7 @@ pub struct SkippingClock {
     /// How far it is ahead of the machine's clock.
     ahead: AtomicI64,
     state: Mutex<State>,
-    /// Told when there may be a reason to jump.
+    /// Notified when there may be a reason to jump.
     pub changed: Notify,
 }
 

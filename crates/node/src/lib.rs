@@ -1,4 +1,4 @@
-//! A node: its parts, started, supervised and stopped together. What they do is theirs.
+//! A node: its parts, started, supervised and stopped together. It has no work of its own.
 //!
 //! Users of a node find here what its parts make public.
 

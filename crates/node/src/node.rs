@@ -1,4 +1,4 @@
-//! A node: its parts, started together. What they do is theirs.
+//! A node: its parts, started together. It has no work of its own.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use segno_matching::Matching;
 use segno_runs::{
     access_keys::AccessKeys,
     error::CallError,
+    loops,
     options::NodeOptions,
     ports::{
         PortFuture,
         owner::{Alone, Owner},
     },
     runs::Runs,
-    start,
 };
 use segno_scripts::{ScriptHost, Scripts};
 use segno_store::Store;
@@ -82,12 +82,12 @@ impl Node {
         }
         dispatch.load_queue_configs().await?;
         access_keys.load().await?;
-        start::load_documents(&runs).await?;
+        loops::load_documents(&runs).await?;
         match &cluster {
             None => runs.recover().await?,
             Some(cluster) => cluster.join().await,
         }
-        start::start_loops(&runs);
+        loops::start_loops(&runs);
         runs.supervise("the watch over workers", segno_workers::watch(workers.clone()));
         runs.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
         let scripts = Scripts::new(host, &runs);

@@ -101,7 +101,7 @@ pub struct AccessKeys {
     tables: RwLock<Tables>,
     /// How often they have changed.
     changes: AtomicU64,
-    /// Whoever has it changes them.
+    /// Held by the call that changes them.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -140,7 +140,7 @@ impl AccessKeys {
     fn change(&self, change: impl FnOnce(&mut Tables)) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut tables);
-        // Before the lock is released: whoever sees the new tables sees the new number as well.
+        // Before the lock is released: a call that sees the new tables sees the new number as well.
         self.changes.fetch_add(1, Ordering::Release);
     }
 }
@@ -200,7 +200,7 @@ impl AccessKeys {
         .await
     }
 
-    /// Removes a key; false if there is none. Nobody is let in with it once this returns.
+    /// Removes a key; false if there is none. No caller is let in with it once this returns.
     pub async fn revoke(self: &Arc<Self>, name: &str) -> Result<bool, CallError> {
         let (keys, name) = (self.clone(), name.to_owned());
         finish(async move {

@@ -1,12 +1,12 @@
 //! Calls that wait for the same run share a commit.
 //!
-//! While a commit of a run is being written, further calls on that run line up at its slot. Whoever gets the lock next
+//! While a commit of a run is being written, further calls on that run line up at its slot. The call that gets the lock next
 //! decides all of them, each on top of the one before, and makes the result durable with one commit: the state of the run
 //! is encoded and written once. Each call is answered after that commit, in order (decision 016).
 //!
 //! A commit holds durable transitions. One that changes memory alone may come before them (the next durable transition
 //! stores the tail) but not after them, because what is stored must not know of it; it opens the next group. So does
-//! whatever follows a transition that lets another run take the place of this one.
+//! each transition that follows one that lets another run take the place of this one.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -56,7 +56,7 @@ impl Runs {
             answered = &mut answer => return answered.map_err(gone)?,
             locked = self.lock_slot(slot.clone(), key) => match locked {
                 Ok(mut locked) => self.answer_all(&mut locked, key).await,
-                // Waited too long; whoever has the lock may have taken the call meanwhile.
+                // Waited too long; the call that has the lock may have taken this one meanwhile.
                 Err(CallError::Busy) => slot.calls.remove(number).into_iter().for_each(|call| call.fail(CallError::Busy)),
                 Err(error) => slot.calls.take().into_iter().for_each(|call| call.fail(error.clone())),
             },
@@ -64,7 +64,7 @@ impl Runs {
         answer.await.map_err(gone)?
     }
 
-    /// Decides, commits and answers whatever waits.
+    /// Decides, commits and answers all calls that wait.
     async fn answer_all(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey) {
         gather(locked).await;
         let mut calls = locked.slot.calls.take();

@@ -17,7 +17,7 @@ use std::{
 
 use segno_store::NamespaceKey;
 
-use crate::turns::Share;
+use crate::round_robin::Share;
 
 /// Another namespace counts as present for so long after its last commit.
 const RECENT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The commit pipeline: one writer thread gathers whatever waits and makes it durable with one sync.
+//! The commit pipeline: one writer thread gathers all commits that wait and makes them durable with one sync.
 //!
 //! A group is what queued up while the last one was being written, at most [`GROUP_MAX`]. Who commits alone never waits
 //! for others. While many commit at the same time a sync begins [`PACE`] after the one before at the earliest: they share
@@ -36,7 +36,7 @@ use tokio::sync::{mpsc as tasks, oneshot};
 
 use crate::{
     commit_shares::CommitShares,
-    turns::{Share, Turns},
+    round_robin::{RoundRobin, Share},
 };
 
 /// Most commits in one durable transaction.
@@ -69,12 +69,12 @@ struct Request {
 /// Handle to the commit thread.
 pub struct Committer {
     requests: Requests,
-    waiting: Arc<Waiting>,
+    waiting: Arc<PendingCommits>,
 }
 
-/// What the writer and its callers know of each other.
+/// Commits that wait for the writer, as its callers count them.
 #[derive(Default)]
-struct Waiting {
+struct PendingCommits {
     /// Commits that were handed over and are not written yet, and their bytes.
     commits: AtomicUsize,
     bytes: AtomicUsize,
@@ -104,7 +104,7 @@ impl Committer {
         let store = store.clone();
         let (requests, received) = mpsc::channel();
         let requests = Requests::Thread(requests);
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(PendingCommits::default());
         let known = waiting.clone();
         std::thread::Builder::new().name("segno-committer".to_owned()).spawn(move || {
             let work = AssertUnwindSafe(|| write(&*store, &received, &metrics, &health, &known));
@@ -117,7 +117,7 @@ impl Committer {
 
     fn start_task(store: Arc<dyn Store>, metrics: Arc<Metrics>, vitals: Arc<Vitals>, health: Arc<Health>) -> Self {
         let (requests, received) = tasks::unbounded_channel();
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(PendingCommits::default());
         let task = tokio::spawn(write_in_task(store, received, metrics, health, waiting.clone()));
         tokio::spawn(async move {
             if let Err(error) = task.await
@@ -213,7 +213,13 @@ fn next_request(store: &dyn Store, received: &mpsc::Receiver<Request>, health: &
     received.recv().ok()
 }
 
-fn write(store: &dyn Store, received: &mpsc::Receiver<Request>, metrics: &Metrics, health: &Health, waiting: &Waiting) {
+fn write(
+    store: &dyn Store,
+    received: &mpsc::Receiver<Request>,
+    metrics: &Metrics,
+    health: &Health,
+    waiting: &PendingCommits,
+) {
     let mut next = Instant::now();
     let mut groups = Groups::new(GROUP_MAX);
     loop {
@@ -266,7 +272,7 @@ fn answer(
     results: Vec<Result<(), CommitError>>,
     metrics: &Metrics,
     health: &Health,
-    waiting: &Waiting,
+    waiting: &PendingCommits,
 ) {
     count(&metrics.syncs);
     waiting.commits.fetch_sub(answers.len(), Ordering::Relaxed);
@@ -289,7 +295,7 @@ fn acknowledge(answers: &mut [(usize, Answer)]) {
 
 /// What waits for the writer, and what of it is written next.
 struct Groups {
-    turns: Turns<Request>,
+    turns: RoundRobin<Request>,
     shares: CommitShares,
     group_max: usize,
     /// No further commits come: nothing rests.
@@ -298,7 +304,7 @@ struct Groups {
 
 impl Groups {
     fn new(group_max: usize) -> Self {
-        Self { turns: Turns::default(), shares: CommitShares::new(group_max), group_max, is_last: false }
+        Self { turns: RoundRobin::default(), shares: CommitShares::new(group_max), group_max, is_last: false }
     }
 
     fn push(&mut self, request: Request) {
@@ -332,7 +338,7 @@ async fn write_in_task(
     mut received: tasks::UnboundedReceiver<Request>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<PendingCommits>,
 ) {
     let mut groups = Groups::new(REMOTE_GROUP_MAX);
     loop {

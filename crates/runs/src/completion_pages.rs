@@ -27,11 +27,11 @@ const AGE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Pages that wait for the last one of their completion.
 #[derive(Debug, Default)]
 pub struct CompletionPages {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PartialCompletions>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PartialCompletions {
     by_task: HashMap<Bytes, Pages>,
     bytes: usize,
 }
@@ -43,7 +43,7 @@ struct Pages {
     commands: BTreeMap<i32, Vec<Command>>,
 }
 
-impl Waiting {
+impl PartialCompletions {
     fn remove(&mut self, task: &Bytes) -> Option<Pages> {
         let removed = self.by_task.remove(task)?;
         self.bytes -= removed.bytes;
@@ -97,7 +97,7 @@ impl CompletionPages {
         Ok(())
     }
 
-    /// The commands of the first `count` pages, in order. Whatever comes of it, the pages are gone.
+    /// The commands of the first `count` pages, in order. The pages are gone afterwards, also if some are missing.
     pub fn take(&self, task: &Bytes, count: i32) -> Result<Vec<Command>, PagesLost> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pages = waiting.remove(task).ok_or(PagesLost::All)?;

@@ -14,13 +14,13 @@ const OPEN: &str = "ExecutionStatus = 'Running' OR ExecutionStatus = 'Paused'";
 
 /// A workflow that was counted as open, until it is stored.
 pub struct CountedStart {
-    node: Arc<Runs>,
+    runs: Arc<Runs>,
     namespace: NamespaceKey,
 }
 
 impl Drop for CountedStart {
     fn drop(&mut self) {
-        self.node.start_limits.end(self.namespace);
+        self.runs.start_limits.end(self.namespace);
     }
 }
 
@@ -48,7 +48,7 @@ impl Runs {
             return Ok(None);
         }
         self.count_open(&namespace, limits.open_runs).await?;
-        Ok(Some(CountedStart { node: self.clone(), namespace: namespace.key }))
+        Ok(Some(CountedStart { runs: self.clone(), namespace: namespace.key }))
     }
 
     async fn count_open(&self, namespace: &Arc<Namespace>, most: usize) -> Result<(), CallError> {

@@ -1,7 +1,7 @@
-//! Runs that cannot be read: set aside, so that they keep nobody from working.
+//! Runs that cannot be read: set aside, so that they keep no other run from working.
 //!
-//! A damaged run is logged once and counted; its tasks are not offered any more. It stays listed. Terminating it
-//! by its ids closes it and frees its workflow id (see [`crate::runs::Runs::terminate_run`]), deleting it removes whatever is left
+//! A damaged run is logged once and counted; its tasks are no longer offered. It stays listed. Terminating it
+//! by its ids closes it and frees its workflow id (see [`crate::runs::Runs::terminate_run`]), deleting it removes what is left
 //! of it (see [`crate::runs::Runs::delete_run`]).
 
 use std::{collections::BTreeMap, sync::Mutex};

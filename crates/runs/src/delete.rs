@@ -1,5 +1,5 @@
 //! Deleting a run: at once if it is closed; a running one is terminated first. Of a damaged one
-//! whatever is left is removed.
+//! all that is left is removed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,26 +44,26 @@ impl Runs {
             if !lock(&self.deleting).insert(run_key) {
                 return Ok(());
             }
-            let (node, key) = (self.clone(), key.clone());
+            let (runs, key) = (self.clone(), key.clone());
             tokio::spawn(async move {
                 let mut pause = MESSAGES_WAIT;
-                while !node.is_stopping() && node.has_messages(run_key).await.unwrap_or(true) {
+                while !runs.is_stopping() && runs.has_messages(run_key).await.unwrap_or(true) {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MESSAGES_WAIT_MAX);
                 }
-                lock(&node.deleting).remove(&run_key);
-                match node.remove(&key, run_key).await {
-                    Ok(()) => node.note_deleted(&run).await,
+                lock(&runs.deleting).remove(&run_key);
+                match runs.remove(&key, run_key).await {
+                    Ok(()) => runs.note_deleted(&run).await,
                     Err(error) => tracing::warn!(run = run_key.0, %error, "a closed run was not deleted"),
                 }
             });
             return Ok(());
         }
-        let (node, key) = (self.clone(), key.clone());
+        let (runs, key) = (self.clone(), key.clone());
         // Once removed, a run must be forgotten as well, whether or not the caller is still there.
         finish(async move {
-            node.remove(&key, run_key).await?;
-            node.note_deleted(&run).await;
+            runs.remove(&key, run_key).await?;
+            runs.note_deleted(&run).await;
             Ok(())
         })
         .await
@@ -87,28 +87,28 @@ impl Runs {
         if !matches!(error, DataLoss(_) | RunNotFound { .. } | WorkflowNotFound { .. }) {
             return Err(error);
         }
-        let (node, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
+        let (runs, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
         finish(async move {
-            let slot = node.slots.get(&key);
+            let slot = runs.slots.get(&key);
             let mut state = slot.state.clone().lock_owned().await;
             let namespace = key.namespace;
-            let found = find_damaged(&*node.store, namespace, &key.workflow_id, &run_id).await?;
-            let Some(Damaged { run, leads_to }) = found else { return Err(error) };
+            let found = find_damaged(&*runs.store, namespace, &key.workflow_id, &run_id).await?;
+            let Some(DamagedRun { run, leads_to }) = found else { return Err(error) };
             let mut commit = Commit { delete_runs: vec![run], ..Default::default() };
             if let Some(current) = leads_to {
                 let workflow_id = key.workflow_id.to_string();
                 commit.current_reset.push(CurrentReset { namespace, workflow_id, current });
             }
-            node.committer.commit(commit).await?;
+            runs.committer.commit(commit).await?;
             tracing::warn!(run = run.0, workflow = %key.workflow_id, "a damaged run was deleted");
-            node.timers.set(run, None);
-            node.no_time_held(run);
-            node.damaged.forget(run);
+            runs.timers.set(run, None);
+            runs.no_time_held(run);
+            runs.damaged.forget(run);
             state.loaded = false;
             if let Some(current) = state.current.take() {
-                node.slots.forget_run(current.key());
+                runs.slots.forget_run(current.key());
             }
-            node.settle(&mut state);
+            runs.settle(&mut state);
             slot.progress.send_modify(|progress| progress.closed = true);
             Ok(())
         })
@@ -153,7 +153,7 @@ impl Runs {
 }
 
 /// A run that cannot be read, and what its workflow id leads to when it is gone (`None` if that stays).
-pub struct Damaged {
+pub struct DamagedRun {
     pub run: RunKey,
     pub leads_to: Option<Option<RunKey>>,
 }
@@ -167,7 +167,7 @@ pub async fn find_damaged(
     namespace: NamespaceKey,
     workflow_id: &str,
     run_id: &str,
-) -> Result<Option<Damaged>, ReadError> {
+) -> Result<Option<DamagedRun>, ReadError> {
     let runs = store.runs_of_workflow(namespace, workflow_id, RUNS_MAX).await?;
     let current = store.current(namespace, workflow_id).await;
     let wanted = match run_key_of(run_id) {
@@ -196,7 +196,7 @@ pub async fn find_damaged(
         Ok(None) | Err(ReadError::Damaged(_)) => Some(runs.iter().copied().filter(|other| *other != run).max()),
         Err(error) => return Err(error),
     };
-    Ok(Some(Damaged { run, leads_to }))
+    Ok(Some(DamagedRun { run, leads_to }))
 }
 
 /// A stored run, unless it is damaged.

@@ -73,7 +73,7 @@ impl Runs {
         }
     }
 
-    /// This node does not serve a run any more: workers hold nothing of it here.
+    /// This node no longer serves a run: workers hold nothing of it here.
     pub fn release_holds(&self, run: &Run) {
         if let Some(effects) = self.effects() {
             effects.release_holds(run);

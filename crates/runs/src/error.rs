@@ -1,4 +1,4 @@
-//! Why a call failed, in the runtime's own terms. The server maps these to statuses in one table.
+//! Why a call failed, in the terms of the node. The crate `segno-calls` maps these to statuses in one table.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -128,7 +128,7 @@ fn aborted(abort: Abort) -> &'static str {
 /// A damaged row may be asked for thousands of times a second.
 const DAMAGE_LOGGED_EVERY: Duration = Duration::from_secs(1);
 
-/// Logs that what is stored is damaged, whoever asked for it, at most once in [`DAMAGE_LOGGED_EVERY`].
+/// Logs that what is stored is damaged, for all callers together at most once in [`DAMAGE_LOGGED_EVERY`].
 fn log_damage(error: &ReadError) {
     static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
     let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +152,7 @@ impl From<ReadError> for CallError {
                 Self::DataLoss(error.to_string())
             }
             ReadError::Failed(_) => Self::Unavailable(error.to_string()),
-            // Nobody hears of a read that was cancelled.
+            // The caller of a read that was cancelled is gone.
             ReadError::DeadlineExceeded | ReadError::Cancelled => Self::DeadlineExceeded,
         }
     }

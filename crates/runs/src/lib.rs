@@ -1,11 +1,12 @@
-//! Who holds runs: finds them, lets the engine decide, makes decisions durable and carries out what follows.
+//! Runs of workflows: finds them, lets the engine decide, makes decisions durable and carries out effects.
 //!
 //! A call's way: [`transact`] takes the run's lock ([`slots`]), asks the engine, hands the transition to the committer, which
 //! writes it together with others, and, only after that returned, runs the effects: wake-ups go to the timers, messages to
 //! other runs to the outbox, tasks through the port [`Effects`](ports::Effects) to what is above. [`recovery`] rebuilds all of
 //! this from the store at the start.
 //!
-//! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`].
+//! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`]. Of scripts it
+//! knows only the limits that a namespace can set.
 
 pub mod access_keys;
 mod backfill;
@@ -24,6 +25,7 @@ pub mod history;
 mod list_limits;
 mod list_position;
 mod load;
+pub mod loops;
 mod moving;
 pub mod namespaces;
 pub mod options;
@@ -33,6 +35,7 @@ pub mod ports;
 pub mod queries;
 pub mod recovery;
 pub mod reset;
+pub mod round_robin;
 pub mod rules;
 mod run_keys;
 pub mod runs;
@@ -40,7 +43,6 @@ mod schedules;
 mod set_aside;
 pub mod slots;
 mod standalone;
-pub mod start;
 mod start_limits;
 pub mod starts;
 pub mod supervise;
@@ -48,7 +50,6 @@ mod terminate;
 mod timers;
 pub mod tokens;
 pub mod transact;
-pub mod turns;
 mod update_with_start;
 mod updates;
 mod visibility;

@@ -74,7 +74,7 @@ impl ListLimits {
         let latest = Instant::now() + TIME_MAX;
         let deadline = caller.deadline.map_or(latest, |deadline| deadline.min(latest));
         let (admitted, of_caller) = self.admit(caller.connection)?;
-        // A caller's own limit comes first: whoever asks for much at once waits in his own line.
+        // A caller's own limit comes first: one that asks for much at once waits for itself alone.
         let permits = async { (turn(of_caller).await, turn(self.running.clone()).await) };
         let permits = tokio::time::timeout_at(deadline.into(), permits).await;
         let permits = permits.map_err(|_| CallError::DeadlineExceeded)?;

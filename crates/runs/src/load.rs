@@ -134,7 +134,7 @@ impl Runs {
         Ok(run)
     }
 
-    /// Finds the slot a run belongs to: that of its workflow, or its own if it lingers and is not the current run any more.
+    /// Finds the slot a run belongs to: that of its workflow, or its own if it lingers and is no longer the current run.
     pub async fn workflow_of(&self, run: RunKey) -> Result<Option<WorkflowKey>, CallError> {
         if let Some(key) = self.slots.workflow_of(run) {
             return Ok(Some(key));
@@ -160,7 +160,7 @@ impl Runs {
         if selector.run_id.is_empty() || is_current || key.lingering.is_some() {
             return Ok(None);
         }
-        // Whatever is wrong with it is said by whoever looks for it next.
+        // If it is damaged, the next call that looks for it gets the error.
         let Ok(older) = Box::pin(self.older_run(key, &selector.run_id)).await else { return Ok(None) };
         if !older.run.lingers() {
             return Ok(None);

@@ -15,7 +15,7 @@ const PAGE: usize = 4096;
 const OFFERS_PAGE: usize = 256;
 /// Runs decoded before other tasks of the thread have their turn.
 const DECODED_AT_ONCE: usize = 16;
-const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+const RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Runs {
     /// Arms wake-ups, sends messages that were under way and sets out to offer waiting tasks.
@@ -44,15 +44,15 @@ impl Runs {
         if open_runs > 0 || messages > 0 {
             tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }
-        let node = self.clone();
+        let runs = self.clone();
         self.supervise_to_its_end("the recovery of waiting tasks", async move {
-            node.offer_again(dispatchable).await;
-            node.find_holds(waking).await;
+            runs.offer_again(dispatchable).await;
+            runs.find_holds(waking).await;
         });
         Ok(())
     }
 
-    /// Finds out what workers held before the restart. Whoever is named has one full lease to show up.
+    /// Finds out what workers held before the restart. Each of those workers has one full lease to show up.
     pub async fn find_holds(&self, runs: Vec<RunKey>) {
         for page in runs.chunks(OFFERS_PAGE) {
             while !self.is_stopping() {
@@ -65,7 +65,7 @@ impl Runs {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "runs could not be read; trying again");
-                        tokio::time::sleep(RETRY).await;
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }
@@ -94,7 +94,7 @@ impl Runs {
                     }
                     Err(error) => {
                         tracing::warn!(%error, "waiting tasks could not be read; trying again");
-                        tokio::time::sleep(RETRY).await;
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }

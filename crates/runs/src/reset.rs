@@ -17,7 +17,7 @@ use crate::{
     ports::{Pending, ScriptAt},
     runs::Runs,
     slots::{Current, WorkflowKey},
-    transact::{Beside, run_write},
+    transact::{ExtraWrites, run_write},
 };
 
 /// Batches read at a time.
@@ -56,8 +56,8 @@ impl Runs {
         call: Reset,
         change: Option<ChangeMade>,
     ) -> Result<String, CallError> {
-        let (node, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
-        finish(async move { node.reset_under_lock(&key, &run_id, call, change).await }).await
+        let (runs, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
+        finish(async move { runs.reset_under_lock(&key, &run_id, call, change).await }).await
     }
 
     async fn reset_under_lock(
@@ -126,16 +126,16 @@ impl Runs {
         let new_run_id = made.run.info.run_id.clone();
         let mark = reset::mark(&base.run, context, &new_run_id);
         let base_is_current = current.as_ref().is_some_and(|current| current.key() == base.key());
-        let mut beside = Beside::default();
+        let mut extra = ExtraWrites::default();
         if !base_is_current {
-            beside.marked = Some(Box::new(run_write(&mark.run, base.version, &[], context.now)));
+            extra.marked = Some(Box::new(run_write(&mark.run, base.version, &[], context.now)));
         }
         let applied = match ended {
             Some((_, ended)) => reset::replace(ended, &base.run, made),
             None if base_is_current => reset::replace(mark, &base.run, made),
             None => made,
         };
-        self.commit(&mut locked, applied, beside).await?;
+        self.commit(&mut locked, applied, extra).await?;
         Ok(new_run_id)
     }
 

@@ -22,16 +22,16 @@ struct Keys {
     reserving: bool,
 }
 
-/// Hands out keys for new runs. Nobody waits for a write unless keys are used up faster than they are set aside.
+/// Hands out keys for new runs. No start waits for a write unless keys are used up faster than they are set aside.
 #[derive(Clone, Default)]
 pub struct RunKeys {
     keys: Arc<Mutex<Keys>>,
-    /// Held by whoever waits for a block.
+    /// Held by the call that waits for a block.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl RunKeys {
-    /// A key that nobody else has.
+    /// A key that no other run has.
     pub async fn take(&self, store: &Arc<dyn Store>) -> Result<RunKey, CallError> {
         loop {
             let (key, low) = self.try_take();

@@ -1,5 +1,5 @@
-//! Who holds runs: what a node needs to load, decide, commit and carry out. Parts leave this struct one after the other, see
-//! `docs/internals/decisions/039-crates-of-a-node.md`.
+//! [`Runs`]: what is needed to load, decide, commit and carry out. The parts of a node above it are reached through
+//! [`crate::ports`].
 
 use std::{
     collections::HashSet,
@@ -38,8 +38,8 @@ use crate::{
     timers::Timers,
 };
 
-/// Moments of different nodes differ in their last bits.
-const NODES_APART: u64 = 1024;
+/// Node numbers that the last bits of a moment tell apart: a power of two.
+const NODE_NUMBERS: u64 = 1024;
 
 /// The runs that this node serves.
 pub struct Runs {
@@ -87,13 +87,13 @@ pub struct Runs {
     pub metrics: Arc<Metrics>,
     /// All namespaces.
     pub namespaces: Namespaces,
-    /// Told when closed runs may be due earlier than before.
+    /// Notified when closed runs may be due earlier than before.
     pub retention_changed: Notify,
     pub(crate) run_keys: RunKeys,
     stopping: AtomicBool,
-    /// Nothing is served any more, not even to other nodes.
+    /// Nothing is served now, not even to other nodes.
     ended: AtomicBool,
-    /// Told once when the node stops.
+    /// Notified once when the node stops.
     pub stop: Notify,
     last_now: AtomicU64,
 }
@@ -162,7 +162,7 @@ impl Runs {
             let next = match self.node_number {
                 0 => now.max(last + 1),
                 // The last bits name the node: two of them never have the same moment.
-                number => (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (number & (NODES_APART - 1)),
+                number => (now.max(last + NODE_NUMBERS) & !(NODE_NUMBERS - 1)) | (number & (NODE_NUMBERS - 1)),
             };
             match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return next as i64,
@@ -228,7 +228,7 @@ impl Runs {
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Release);
         self.stop.notify_waiters();
-        // The timer loop looks up from its sleep and sees that it is over.
+        // Wakes the timer loop, which then ends.
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
         self.outbox.look();
@@ -243,12 +243,12 @@ impl Runs {
         }
     }
 
-    /// See `Node::end`.
+    /// Serves nothing from now on, not even other nodes.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Whether nothing is served any more.
+    /// Whether [`Runs::end`] was called: nothing is served.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }

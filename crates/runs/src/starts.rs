@@ -58,8 +58,8 @@ impl Runs {
 
     /// Starts what a run asked for; that it asked is stored already.
     pub fn start_child_workflow(self: &Arc<Self>, start: Start) -> Finish<Result<StartOutcome, CallError>> {
-        let (node, start) = (self.clone(), Box::new(start));
-        finish(async move { node.start_under_lock(start, Vec::new()).await })
+        let (runs, start) = (self.clone(), Box::new(start));
+        finish(async move { runs.start_under_lock(start, Vec::new()).await })
     }
 
     /// Starts a workflow whose slot is locked.
@@ -180,8 +180,8 @@ impl Runs {
     /// Signals the workflow, starting it first if it does not run.
     pub async fn signal_with_start(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {
         self.refuse_overload()?;
-        let node = self.clone();
-        let work = async move { node.signal_with_start_under_lock(call).await };
+        let runs = self.clone();
+        let work = async move { runs.signal_with_start_under_lock(call).await };
         finish(work).await
     }
 

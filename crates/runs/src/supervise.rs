@@ -1,7 +1,7 @@
 //! Watching over what must never end: the writer thread and the background loops.
 //!
-//! If one of them panics or ends by itself, the node has failed: it answers no call any more, its health says so, and the
-//! process ends with a message ([`Runs::failed`]). Nothing is lost: whoever starts it again finds everything stored.
+//! If one of them panics or ends by itself, the node has failed: it answers no calls, its health says so, and the
+//! process ends with a message ([`Runs::failed`]). Nothing is lost: the next start finds everything stored.
 
 use std::sync::{Arc, Weak};
 
@@ -11,12 +11,12 @@ use tokio::task::AbortHandle;
 use crate::runs::Runs;
 
 impl Runs {
-    /// Why the node cannot work any more, if it cannot.
+    /// Why the node can no longer work, if it cannot.
     pub fn failure(&self) -> Option<&str> {
         self.vitals.failure()
     }
 
-    /// Waits until the node cannot work any more; says why. A node that works keeps its caller waiting.
+    /// Waits until the node can no longer work; says why. A node that works keeps its caller waiting.
     pub async fn failed(&self) -> String {
         self.vitals.failed().await
     }
@@ -48,13 +48,13 @@ impl Runs {
     ) -> AbortHandle {
         let work = tokio::spawn(work);
         let abort = work.abort_handle();
-        let node: Weak<Self> = Arc::downgrade(self);
+        let runs: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
             let ended = work.await;
-            let Some(node) = node.upgrade() else { return };
+            let Some(runs) = runs.upgrade() else { return };
             match ended {
-                Err(error) if error.is_panic() => node.vitals.fail(what, &panic_text(&*error.into_panic())),
-                Ok(()) if !ends && !node.is_stopping() => node.vitals.fail(what, "nobody told it to"),
+                Err(error) if error.is_panic() => runs.vitals.fail(what, &panic_text(&*error.into_panic())),
+                Ok(()) if !ends && !runs.is_stopping() => runs.vitals.fail(what, "nobody told it to"),
                 Ok(()) | Err(_) => {}
             }
         });

@@ -23,7 +23,7 @@ use segno_store::{
 };
 
 use crate::{
-    delete::{Damaged, find_damaged},
+    delete::{DamagedRun, find_damaged},
     error::CallError,
     runs::Runs,
     slots::{Current, RunSelector, WorkflowKey},
@@ -47,25 +47,25 @@ impl Runs {
             Err(error @ (DataLoss(_) | RunNotFound { .. } | WorkflowNotFound { .. })) => error,
             done => return done,
         };
-        let (node, key) = (self.clone(), key.clone());
+        let (runs, key) = (self.clone(), key.clone());
         let (run_id, first_run_id) = (selector.run_id.clone(), first_run_id.to_owned());
         finish(async move {
-            let slot = node.slots.get(&key);
+            let slot = runs.slots.get(&key);
             let state = slot.state.clone().lock_owned().await;
             let mut locked = Locked { slot, state };
-            let found = find_damaged(&*node.store, key.namespace, &key.workflow_id, &run_id).await?;
+            let found = find_damaged(&*runs.store, key.namespace, &key.workflow_id, &run_id).await?;
             let Some(damaged) = found else { return Err(error) };
             let run = damaged.run;
-            let state = match node.load_record(run).await {
+            let state = match runs.load_record(run).await {
                 Ok(Some(record)) => Run::decode(record.state).ok().map(|run| (run, record.version)),
                 Ok(None) | Err(DataLoss(_)) => None,
                 Err(error) => return Err(error),
             };
             match state {
                 Some((state, version)) => {
-                    node.terminate_readable(&mut locked, &damaged, Current::new(Arc::new(state), version), decide).await
+                    runs.terminate_readable(&mut locked, &damaged, Current::new(Arc::new(state), version), decide).await
                 }
-                None => node.close_unreadable(&mut locked, &damaged, (&run_id, &first_run_id)).await,
+                None => runs.close_unreadable(&mut locked, &damaged, (&run_id, &first_run_id)).await,
             }
         })
         .await
@@ -75,7 +75,7 @@ impl Runs {
     async fn terminate_readable(
         self: &Arc<Self>,
         locked: &mut Locked,
-        damaged: &Damaged,
+        damaged: &DamagedRun,
         current: Current,
         decide: impl FnOnce(&Run, Context) -> Result<Applied<()>, Rejection> + Send,
     ) -> Result<(), CallError> {
@@ -101,7 +101,7 @@ impl Runs {
     async fn close_unreadable(
         self: &Arc<Self>,
         locked: &mut Locked,
-        damaged: &Damaged,
+        damaged: &DamagedRun,
         (run_id, first_run_id): (&str, &str),
     ) -> Result<(), CallError> {
         let (run, key) = (damaged.run, locked.slot.key.clone());
@@ -136,7 +136,7 @@ impl Runs {
         let write = RunWrite {
             key: run,
             expected_version: version,
-            // No run: whoever reads it finds that it is damaged.
+            // No run: a call that reads it finds that it is damaged.
             state: Bytes::new(),
             open: false,
             wake_at: None,

@@ -30,7 +30,7 @@ const UNKNOWN: NamespaceKey = NamespaceKey(0);
 #[derive(Default)]
 pub struct Timers {
     armed: Mutex<Armed>,
-    /// Told when an earlier wake-up than before was set.
+    /// Notified when an earlier wake-up than before was set.
     pub earlier: Notify,
 }
 

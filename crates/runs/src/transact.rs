@@ -1,6 +1,6 @@
-//! One call on one run: lock, load, decide, commit, consequences. The heart of the runtime.
+//! One call on one run: lock, load, decide, commit, carry out effects.
 //!
-//! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its consequences.
+//! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its effects.
 
 use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
@@ -32,21 +32,21 @@ const MESSAGES_MAX: usize = 10_000;
 
 /// What a commit carries besides a transition of the current run.
 #[derive(Default)]
-pub struct Beside {
+pub struct ExtraWrites {
     /// Messages that arrived.
     pub delivered: Vec<OutboxKey>,
     /// An older run of the same workflow, which changes too.
     pub marked: Option<Box<RunWrite>>,
 }
 
-impl From<Vec<OutboxKey>> for Beside {
+impl From<Vec<OutboxKey>> for ExtraWrites {
     fn from(delivered: Vec<OutboxKey>) -> Self {
         Self { delivered, marked: None }
     }
 }
 
 /// How a transition is committed.
-enum Way<'a, F, R> {
+enum CommitPath<'a, F, R> {
     Plain(F),
     Script(Pin<Box<dyn Future<Output = Result<R, CallError>> + Send + 'a>>),
 }
@@ -122,7 +122,7 @@ impl Runs {
             .await
     }
 
-    /// Makes a call on a run: by itself if nobody is in the way, together with others that wait otherwise.
+    /// Makes a call on a run: by itself if no other call is under way, together with others that wait otherwise.
     pub async fn call<R, A, F, G>(
         self: &Arc<Self>,
         key: &WorkflowKey,
@@ -134,23 +134,23 @@ impl Runs {
         F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
         G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
     {
-        let (node, key, bytes) = (self.clone(), key.clone(), request_bytes());
+        let (runs, key, bytes) = (self.clone(), key.clone(), request_bytes());
         let work = async move {
-            let slot = node.slots.get(&key);
+            let slot = runs.slots.get(&key);
             let free = slot.state.clone().try_lock_owned().ok().filter(|state| !state.shared_commit);
             let Some(state) = free else {
                 let (answer, answered) = oneshot::channel();
-                // In a box, like whatever is rare here: the size of this future is moved with every call.
+                // In a box, like all that is rare here: the size of this future is moved with every call.
                 let call = (Box::new(PendingCall::new(call, answer)) as Box<dyn WaitingCall>, bytes);
-                let together = node.call_together(&key, &slot, call, answered);
+                let together = runs.call_together(&key, &slot, call, answered);
                 return Box::pin(together).await;
             };
-            let mut locked = node.load_locked(slot, state, &key).await?;
-            if let Some(own) = node.lock_lingering(&locked, &key, &call.selector).await? {
+            let mut locked = runs.load_locked(slot, state, &key).await?;
+            if let Some(own) = runs.lock_lingering(&locked, &key, &call.selector).await? {
                 locked = own;
             }
             let Call { selector, delivered, creates, decide, after, .. } = call;
-            let reply = node.commit_alone(&mut locked, &key, &selector, creates, delivered, decide).await?;
+            let reply = runs.commit_alone(&mut locked, &key, &selector, creates, delivered, decide).await?;
             let after = after(&mut locked.state, &reply);
             Ok((reply, after))
         };
@@ -163,17 +163,17 @@ impl Runs {
         self: &'a Arc<Self>,
         locked: &'a mut Locked,
         applied: Applied<R>,
-        beside: impl Into<Beside>,
+        extra: impl Into<ExtraWrites>,
     ) -> impl Future<Output = Result<R, CallError>> {
-        let beside = beside.into();
+        let extra = extra.into();
         let way = match wants_turn(&applied.run, &applied.transition) {
-            false => Way::Plain(self.commit_decided(locked, applied, beside)),
-            true => Way::Script(Box::pin(self.commit_with_turns(locked, applied, beside))),
+            false => CommitPath::Plain(self.commit_decided(locked, applied, extra)),
+            true => CommitPath::Script(Box::pin(self.commit_with_turns(locked, applied, extra))),
         };
         async move {
             match way {
-                Way::Plain(commit) => commit.await,
-                Way::Script(commit) => commit.await,
+                CommitPath::Plain(commit) => commit.await,
+                CommitPath::Script(commit) => commit.await,
             }
         }
     }
@@ -182,14 +182,14 @@ impl Runs {
         self: &Arc<Self>,
         locked: &mut Locked,
         applied: Applied<R>,
-        beside: Beside,
+        extra: ExtraWrites,
     ) -> Result<R, CallError> {
         let Applied { mut run, mut transition, reply } = applied;
         let current = locked.state.current.clone();
         let turns = self.turns.clone();
         let after = turns.take_turns(self, current.as_deref(), &mut run, &mut transition).await;
         drop(current);
-        let reply = self.commit_decided(locked, Applied { run, transition, reply }, beside).await?;
+        let reply = self.commit_decided(locked, Applied { run, transition, reply }, extra).await?;
         if let Some(after) = after {
             after();
         }
@@ -202,11 +202,11 @@ impl Runs {
         self: &'a Arc<Self>,
         locked: &'a mut Locked,
         applied: Applied<R>,
-        beside: Beside,
+        extra: ExtraWrites,
     ) -> impl Future<Output = Result<R, CallError>> {
         let Applied { run, transition, reply } = applied;
         let defect = transition.check().err().map(Box::new);
-        let Beside { delivered, marked } = beside;
+        let ExtraWrites { delivered, marked } = extra;
         let namespace = locked.slot.key.namespace;
         let mut under_way = match &defect {
             None => self.begin(locked, run, transition, delivered),
@@ -286,7 +286,7 @@ impl Runs {
         let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
         let mut write = run_write(&run, expected_version, &transition.batches, now);
         write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
-        let written = Written::of(&write);
+        let written = CommittedWrite::of(&write);
         commit.runs.push(write);
         add_script(&mut commit, &run, &transition);
         add_outbox(&mut commit, &run, transition.outbox);
@@ -309,7 +309,7 @@ impl Runs {
                 let Applied { run: next, transition: beginning, .. } = *successor;
                 let mut write = run_write(&next, 0, &beginning.batches, now);
                 write.visibility = self.facts_changed(None, &next);
-                let written = Written::of(&write);
+                let written = CommittedWrite::of(&write);
                 commit.runs.push(write);
                 add_script(&mut commit, &next, &beginning);
                 add_outbox(&mut commit, &next, beginning.outbox);
@@ -346,7 +346,7 @@ impl Runs {
         if !self.is_alone() {
             self.owner.count_commit(&locked.slot.key);
         }
-        // One run may hold no time any more while its successor, or a message of it, is not noted yet.
+        // One run may already hold no time while its successor, or a message of it, is not noted yet.
         if let Some(clock) = self.clock.skipping() {
             clock.begin();
         }
@@ -397,7 +397,7 @@ impl Runs {
         self.settle(&mut locked.state);
     }
 
-    /// After a commit whose outcome is unknown: reads what is stored and derives from it whatever must happen next, so
+    /// After a commit whose outcome is unknown: reads what is stored and derives from it what must happen next, so
     /// that nothing is left undone if the commit did happen. Doing things twice is harmless.
     fn rederive_after_failure(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>, before: Option<Arc<Run>>) {
         tokio::spawn(async move {
@@ -460,7 +460,7 @@ impl Runs {
         locked: &mut Locked,
         run: Arc<Run>,
         version: u64,
-        written: &Written,
+        written: &CommittedWrite,
         events: Vec<Vec<HistoryEvent>>,
         script_state: Option<Bytes>,
     ) {
@@ -505,8 +505,8 @@ impl Runs {
         locked.slot.progress.send_replace(progress);
     }
 
-    /// A closed run is not the current one any more. What it started and nobody awaits goes on: from here on in a slot of
-    /// its own, see [`WorkflowKey::lingering`]. Whoever looked for it in the slot of its workflow meanwhile found nothing
+    /// A closed run is no longer the current one. What it started and no call awaits goes on: from here on in a slot of
+    /// its own, see [`WorkflowKey::lingering`]. A call that looked for it in the slot of its workflow meanwhile found nothing
     /// to do, so that all of it is offered again.
     fn linger_on(&self, run: &Run) {
         let namespace = NamespaceKey(run.info.namespace_key);
@@ -552,7 +552,7 @@ impl Runs {
         }
     }
 
-    /// Lets happen whatever of a run is due.
+    /// Carries out what of a run is due.
     pub async fn wake(self: &Arc<Self>, run: RunKey) {
         let result = self.try_wake(run).await;
         if let Err(error) = result {
@@ -605,7 +605,7 @@ struct Consequences {
     /// The current run from now on.
     latest: Arc<Run>,
     version: u64,
-    written: Written,
+    written: CommittedWrite,
     events: Vec<Vec<HistoryEvent>>,
     /// Activities that it added, changed or removed.
     activities: Vec<i64>,
@@ -627,13 +627,13 @@ struct EndedRun {
 }
 
 /// What memory keeps of a write.
-struct Written {
+struct CommittedWrite {
     current_key: RunKey,
     state_bytes: usize,
     batches: Vec<HistoryBatch>,
 }
 
-impl Written {
+impl CommittedWrite {
     fn of(write: &RunWrite) -> Self {
         Self { current_key: write.key, state_bytes: write.state.len(), batches: write.batches.clone() }
     }

@@ -60,8 +60,8 @@ impl Runs {
         let id = update.id().to_owned();
         let mut tries = 1;
         loop {
-            let (node, call) = (self.clone(), (start.clone(), update.clone()));
-            let outcome = finish(async move { node.start_with_update(call.0, call.1).await }).await?;
+            let (runs, call) = (self.clone(), (start.clone(), update.clone()));
+            let outcome = finish(async move { runs.start_with_update(call.0, call.1).await }).await?;
             let run_id = outcome.run.info.run_id.clone();
             match self.wait_for_update(&key, &run_id, &id, wait, until).await {
                 Ok(update) => return Ok(StartedAndUpdated { start: outcome, update }),

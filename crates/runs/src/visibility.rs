@@ -234,7 +234,7 @@ impl Runs {
                 Ok(run) => runs.push(FoundRun::Readable(Box::new(run))),
                 Err(error) => {
                     tracing::error!(run = key.0, error, "a listed run is damaged; it can be deleted");
-                    // If its facts are damaged as well, or instead, nobody can tell whether it belongs here.
+                    // If its facts are damaged as well, or instead, it is unknown whether it belongs here.
                     let facts = self.store.facts(key).await?;
                     runs.extend(facts.map(|facts| FoundRun::Damaged(Box::new(facts))));
                 }

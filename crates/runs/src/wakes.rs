@@ -23,7 +23,7 @@ use crate::runs::Runs;
 const UNDER_WAY_MAX: usize = 64;
 const SHARE_MAX: usize = 8;
 /// When a wake-up that panicked is repeated.
-const WAKE_AGAIN: i64 = 60 * 1_000_000_000;
+const WAKE_RETRY_DELAY: i64 = 60 * 1_000_000_000;
 
 /// Runs that are due and wait for their wake-up.
 #[derive(Default)]
@@ -35,26 +35,26 @@ struct DueRuns {
 }
 
 /// Carries out wake-ups until the node stops.
-pub async fn run(node: Arc<Runs>) {
+pub async fn run(runs: Arc<Runs>) {
     let mut due_runs = DueRuns::default();
-    while !node.is_stopping() {
-        let earlier = node.timers.earlier.notified();
-        let (due, next) = node.timers.due(node.clock.now());
+    while !runs.is_stopping() {
+        let earlier = runs.timers.earlier.notified();
+        let (due, next) = runs.timers.due(runs.clock.now());
         let is_any_due = !due.is_empty();
         for (namespace, run) in due {
-            due_runs.add(&node, namespace, run);
+            due_runs.add(&runs, namespace, run);
         }
-        due_runs.begin(&node);
-        if let Some(clock) = node.clock.skipping() {
-            if is_any_due || !skip(&node, clock, next, earlier).await {
+        due_runs.begin(&runs);
+        if let Some(clock) = runs.clock.skipping() {
+            if is_any_due || !skip(&runs, clock, next, earlier).await {
                 continue;
             }
-            node.clock_moved();
+            runs.clock_moved();
             continue;
         }
         match next {
             Some(at) => {
-                let _ = tokio::time::timeout(sleep_for(until(node.clock.now(), at)), earlier).await;
+                let _ = tokio::time::timeout(sleep_for(until(runs.clock.now(), at)), earlier).await;
             }
             None => earlier.await,
         }
@@ -62,25 +62,25 @@ pub async fn run(node: Arc<Runs>) {
 }
 
 impl DueRuns {
-    fn add(&mut self, node: &Arc<Runs>, namespace: NamespaceKey, run: RunKey) {
+    fn add(&mut self, runs: &Arc<Runs>, namespace: NamespaceKey, run: RunKey) {
         if !self.known.insert(run) {
             return;
         }
         // From here on the run is in no list until its wake-up has ended.
-        if let Some(clock) = node.clock.skipping() {
+        if let Some(clock) = runs.clock.skipping() {
             clock.begin();
         }
-        self.waiting.push(namespace, Waking { node: node.clone(), run, done: false });
+        self.waiting.push(namespace, Waking { runs: runs.clone(), run, done: false });
     }
 
     /// Begins as many wake-ups as may be under way.
-    fn begin(&mut self, node: &Arc<Runs>) {
-        let most = if node.committer.is_shared() { SHARE_MAX } else { UNDER_WAY_MAX };
+    fn begin(&mut self, runs: &Arc<Runs>) {
+        let most = if runs.committer.is_shared() { SHARE_MAX } else { UNDER_WAY_MAX };
         while let Some((namespace, waking)) = self.take(most) {
             self.known.remove(&waking.run);
-            let ended = Ended { node: node.clone(), namespace, under_way: self.under_way.clone() };
+            let ended = Ended { runs: runs.clone(), namespace, under_way: self.under_way.clone() };
             tokio::spawn(async move {
-                count(&waking.node.metrics.wakes);
+                count(&waking.runs.metrics.wakes);
                 waking.carry_out().await;
                 drop(ended);
             });
@@ -100,7 +100,7 @@ impl DueRuns {
 
 /// Makes room for another wake-up when it is dropped.
 struct Ended {
-    node: Arc<Runs>,
+    runs: Arc<Runs>,
     namespace: NamespaceKey,
     under_way: Arc<Mutex<UnderWay>>,
 }
@@ -112,13 +112,13 @@ impl Drop for Ended {
         under_way.end(self.namespace);
         drop(under_way);
         if others_wait {
-            self.node.timers.earlier.notify_one();
+            self.runs.timers.earlier.notify_one();
         }
     }
 }
 
 /// Skips the time to the next moment for which anything waits, or waits until that may be done. Returns whether it did.
-async fn skip(node: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: Notified<'_>) -> bool {
+async fn skip(runs: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: Notified<'_>) -> bool {
     let changed = clock.changed.notified();
     let Some(at) = next.into_iter().chain(clock.end_sleeps()).min() else {
         tokio::select! {
@@ -128,7 +128,7 @@ async fn skip(node: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: 
         return false;
     };
     // A message between runs is followed by a task or a timer of its receiver.
-    if node.outbox.len() == 0 && clock.jump(at) {
+    if runs.outbox.len() == 0 && clock.jump(at) {
         return true;
     }
     let pause = until(clock.now(), at).min(SLEEP_MAX);
@@ -142,14 +142,14 @@ async fn skip(node: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: 
 
 /// A wake-up under way. One that panics is repeated: others go on, and it is not forgotten.
 struct Waking {
-    node: Arc<Runs>,
+    runs: Arc<Runs>,
     run: RunKey,
     done: bool,
 }
 
 impl Waking {
     async fn carry_out(mut self) {
-        self.node.wake(self.run).await;
+        self.runs.wake(self.run).await;
         self.done = true;
     }
 }
@@ -157,9 +157,9 @@ impl Waking {
 impl Drop for Waking {
     fn drop(&mut self) {
         if !self.done {
-            self.node.timers.set(self.run, Some(self.node.clock.now() + WAKE_AGAIN));
+            self.runs.timers.set(self.run, Some(self.runs.clock.now() + WAKE_RETRY_DELAY));
         }
-        if let Some(clock) = self.node.clock.skipping() {
+        if let Some(clock) = self.runs.clock.skipping() {
             clock.end();
         }
     }

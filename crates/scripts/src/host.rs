@@ -1,4 +1,4 @@
-//! The two structs that everything here belongs to.
+//! [`ScriptHost`] keeps deployed scripts, code, threads and waiting turns; [`Scripts`] is the host with the runs.
 
 use std::sync::Arc;
 

@@ -99,7 +99,7 @@ impl Scripts {
         }
         let started = task_calls::start(run, self.runs.context(namespace.key), self.task_start(run))?;
         if !started.run.state().task_started() {
-            // A speculative task that had nothing to carry any more.
+            // A speculative task that has nothing left to carry.
             return Ok(false);
         }
         let sources = TurnSources { stored, unstored: &transition.batches, state };

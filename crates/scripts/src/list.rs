@@ -73,7 +73,7 @@ impl Scripts {
     async fn counted(&self, namespace: &Namespace, known: &ScriptRecord) -> Result<ScriptInfo, CallError> {
         let mut found = info(known);
         let mut rest = self.count_runs(namespace, vec![of_type(&known.name), open()]).await?;
-        // Most versions have no open run any more, so those that do are found soon.
+        // Most versions have no open run left, so those that do are found soon.
         for version in known.versions.iter().rev() {
             if rest == 0 {
                 break;

@@ -259,7 +259,7 @@ fn limit_failure(message: String) -> Failure {
 /// Why a turn was not taken.
 #[derive(Debug)]
 pub(super) enum TurnRejected {
-    /// The workflow task is not there any more.
+    /// The workflow task is no longer there.
     Call(Rejection),
     /// The engine does not take a command.
     Task(String),

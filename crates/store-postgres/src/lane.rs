@@ -24,7 +24,7 @@ use crate::sabotage;
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Between two attempts to settle.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// How often a group is made again because the database said that it collided with another transaction.
 const COLLISIONS_MAX: usize = 5;
@@ -286,7 +286,7 @@ impl Lane {
             let Ok(session) = self.link.session(WAIT_MAX).await else { continue };
             let Ok(void) = self.void(&session, group).await else {
                 session.give_up();
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_DELAY).await;
                 continue;
             };
             if void {
@@ -337,7 +337,7 @@ impl Lane {
                     return Err(CommitError::NotDone("its answer was lost".to_owned()));
                 }
                 Ok(None) => return Err(self.end(state, None)),
-                Err(_) => tokio::time::sleep(AGAIN).await,
+                Err(_) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
@@ -386,7 +386,7 @@ impl Lane {
                 Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
                 Err(_) => {
                     session.give_up();
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }

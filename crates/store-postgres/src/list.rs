@@ -24,7 +24,7 @@ use crate::read;
 /// Rows read at a time when some of them may not fit.
 const CHUNK: usize = 512;
 /// How often a statement under way is checked against the limit of its read.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// See [`segno_store::Store::list_within`].
 pub(crate) async fn list(link: &Link, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
@@ -112,7 +112,7 @@ async fn ask(session: &Session, sql: &Sql, limit: &ReadLimit) -> Result<Vec<Row>
     let parameters = sql.borrowed();
     let mut answer = std::pin::pin!(session.client.query(&sql.text, &parameters));
     loop {
-        match tokio::time::timeout(LOOK, &mut answer).await {
+        match tokio::time::timeout(CHECK_INTERVAL, &mut answer).await {
             Ok(answer) => return answer.map_err(Trouble::Database),
             Err(_) => {
                 if let Err(error) = limit.check() {

@@ -30,8 +30,9 @@ const BEATS_OF_LEASE: u32 = 6;
 /// A node beats at least this often, however long its lease is: a start relies on it.
 const BEAT_MAX: Duration = Duration::from_secs(1);
 /// At a start, a node of the same name whose beat stood still for so long is gone: more than two beats.
-const STILL: Duration = Duration::from_millis(2_500);
-const LOOK: Duration = Duration::from_millis(250);
+const STALE_AFTER: Duration = Duration::from_millis(2_500);
+/// How often a start reads that beat.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a start waits for a node of the same name that is about to go.
 const LEAVE_MAX: Duration = Duration::from_secs(45);
 /// A beat without an answer for so long is given up with its connection.
@@ -64,8 +65,8 @@ pub(crate) async fn join(client: &Client, options: &Options) -> Result<Place, Op
         tracing::info!("a node of this name was on this database; waiting whether it is alive");
     }
     let mut since = began;
-    while let Some(before) = seen.filter(|_| since.elapsed() < STILL) {
-        tokio::time::sleep(LOOK).await;
+    while let Some(before) = seen.filter(|_| since.elapsed() < STALE_AFTER) {
+        tokio::time::sleep(POLL_INTERVAL).await;
         let now = namesake(client, name).await?;
         if let Some(alive) = now.filter(|now| now.beat != before.beat || now.node != before.node) {
             // One that is about to go is waited for: it may be this very node's last life.

@@ -73,7 +73,7 @@ struct Inner {
     lists: Vec<(tokio::sync::Mutex<()>, Link)>,
     next_list: AtomicUsize,
     gather: Gather,
-    /// Told when the node has lost its place.
+    /// Notified when the node has lost its place.
     over: Arc<Notify>,
     fenced: Arc<AtomicBool>,
     members: Arc<Members>,

@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 
 /// What of TLS a URL says.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct UrlTlsOptions {
     mode: Option<String>,
     root: Option<String>,
     certificate: Option<String>,
@@ -71,8 +71,8 @@ pub(crate) struct Given {
 }
 
 /// Takes the parameters of TLS out of a URL: the library knows only one of them, and only some of its values.
-pub(crate) fn split(url: &str) -> Result<(String, Given), OpenError> {
-    let mut given = Given::default();
+pub(crate) fn split(url: &str) -> Result<(String, UrlTlsOptions), OpenError> {
+    let mut given = UrlTlsOptions::default();
     let Some((base, query)) = url.split_once('?').filter(|_| url.contains("://")) else {
         return Ok((url.to_owned(), given));
     };
@@ -113,7 +113,7 @@ fn decode(value: &str) -> Result<String, OpenError> {
 
 impl Settings {
     /// What a URL that leads to these hosts means.
-    pub(crate) fn new(given: Given, hosts: &[Host]) -> Result<Self, OpenError> {
+    pub(crate) fn new(given: UrlTlsOptions, hosts: &[Host]) -> Result<Self, OpenError> {
         let is_socket = hosts.iter().all(|host| matches!(host, Host::Unix(_)));
         let mode = match given.mode.as_deref() {
             // As in libpq: a socket of this machine is never encrypted.

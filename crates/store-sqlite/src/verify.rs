@@ -14,32 +14,32 @@ use crate::visibility::pending::PendingFacts;
 use crate::visibility::write::CHECKED_COLUMNS;
 use crate::{checksum, layout, read, recent_history};
 
-/// Findings that are told one by one.
-const TOLD_MAX: usize = 20;
+/// Findings that are listed one by one.
+const LISTED_MAX: usize = 20;
 
 /// Reads the state of a run, which is not the store's own language.
 pub type ReadState = fn(Bytes) -> Result<StateFacts, String>;
 
-/// What was found; there may be more than is told.
+/// What was found; there may be more than are listed.
 #[derive(Default)]
 struct Findings {
-    told: Vec<String>,
+    listed: Vec<String>,
     count: usize,
 }
 
 impl Findings {
     fn add(&mut self, text: impl Into<String>) {
         self.count += 1;
-        if self.told.len() < TOLD_MAX {
-            self.told.push(text.into());
+        if self.listed.len() < LISTED_MAX {
+            self.listed.push(text.into());
         }
     }
 
-    fn told(mut self) -> Vec<String> {
-        if self.count > self.told.len() {
-            self.told.push(format!("and {} more", self.count - self.told.len()));
+    fn into_list(mut self) -> Vec<String> {
+        if self.count > self.listed.len() {
+            self.listed.push(format!("and {} more", self.count - self.listed.len()));
         }
-        self.told
+        self.listed
     }
 }
 
@@ -47,7 +47,7 @@ impl Findings {
 pub(crate) fn verify(connection: &Connection, read_state: ReadState) -> rusqlite::Result<Vec<String>> {
     let mut found = Findings::default();
     let snapshot = connection.unchecked_transaction()?;
-    let mut statement = snapshot.prepare(&format!("PRAGMA integrity_check({TOLD_MAX})"))?;
+    let mut statement = snapshot.prepare(&format!("PRAGMA integrity_check({LISTED_MAX})"))?;
     for text in statement.query_map([], |row| row.get::<_, String>(0))? {
         match text?.as_str() {
             "ok" => {}
@@ -63,7 +63,7 @@ pub(crate) fn verify(connection: &Connection, read_state: ReadState) -> rusqlite
             check(&checker, &mut found).unwrap_or_else(|error| found.add(error.to_string()));
         }
     }
-    Ok(found.told())
+    Ok(found.into_list())
 }
 
 struct Checker<'a> {

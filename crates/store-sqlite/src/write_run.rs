@@ -29,7 +29,7 @@ pub(crate) fn write_run(
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
         one_row(target.execute(statements, insert, params![last_event.unwrap_or(0), newest])?)?;
     } else if is_long || !target.extend(statements, &newest)? {
-        let known = Known::find(statements, target.row)?;
+        let known = StoredRow::find(statements, target.row)?;
         let known = known.filter(|known| known.fits(write, target.version)).ok_or(Refusal::Conflict)?;
         insert_batches(
             statements,
@@ -120,13 +120,13 @@ impl<'a> Target<'a> {
 }
 
 /// What the row of a run says.
-struct Known {
+struct StoredRow {
     version: i64,
     last_event: i64,
     recent_history: Bytes,
 }
 
-impl Known {
+impl StoredRow {
     fn find(statements: &mut Statements<'_>, row: i64) -> rusqlite::Result<Option<Self>> {
         let select = "SELECT version, last_event, recent_history FROM runs WHERE run_key = ?1";
         let known = |row: &rusqlite::Row<'_>| {

@@ -140,7 +140,7 @@ impl Workers {
         self.heartbeats.heard(namespace, heartbeats, self.runs.now());
     }
 
-    /// A worker has shut down: it has nothing any more.
+    /// A worker has shut down: it holds nothing now.
     fn worker_is_over(self: &Arc<Self>, namespace: NamespaceKey, worker: &str) {
         if let Some(lost) = self.leases.shut_down(namespace, worker) {
             self.give_to_others(lost);

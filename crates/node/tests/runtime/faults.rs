@@ -24,7 +24,7 @@ enum Trouble {
     None,
     Write(u64, WriteFault),
     Read(u64),
-    /// After this many writes nothing is written any more, and another node takes over.
+    /// After this many writes no write succeeds, and another node takes over.
     DiesAfter(u64),
 }
 
@@ -52,7 +52,7 @@ async fn trial(trouble: Trouble) -> Result<Calls, String> {
     helpers.spawn(supervise(place.clone(), plan.clone(), trouble.clone()));
     let done = tokio::time::timeout(TRIAL_MAX, worker::client(place.clone(), ledger.clone())).await;
     // The last messages may still be on their way.
-    let acknowledged = || ledger.lock().expect("nobody panics here").clone();
+    let acknowledged = || ledger.lock().expect("no holder panics").clone();
     let mut result = Err("not checked".to_owned());
     for _ in 0..100 {
         result = check::everything(&place.memory, &acknowledged());
@@ -85,7 +85,7 @@ async fn supervise(place: Place, plan: FaultPlan, trouble: Trouble) {
     place.node.send_replace(None);
     plan.fail_all_reads(Some(ReadError::Failed("dead".to_owned())));
     node.shut_down();
-    // Time went on while nobody was there.
+    // Time went on while no node was there.
     place.clock.jump(Duration::from_secs(2));
     place.start(&FaultPlan::new()).await;
 }
@@ -98,7 +98,7 @@ async fn all(troubles: Vec<Trouble>) {
     for trouble in troubles {
         let permits = permits.clone();
         trials.spawn(async move {
-            let _permit = permits.acquire_owned().await.expect("nobody closes it");
+            let _permit = permits.acquire_owned().await.expect("it is never closed");
             trial(trouble).await
         });
     }

@@ -367,7 +367,7 @@ async fn a_heartbeat_of_an_activity_is_a_sign_of_life_of_the_process_that_has_it
     assert_eq!(scene.attempt(&key).await, (1, true), "it finishes what it has, on another connection");
     scene.node.workers.connection_closed(second);
     scene.pass(10).await;
-    scene.heartbeat(&key, &started, "somebody who completes it elsewhere", scene.connect()).await;
+    scene.heartbeat(&key, &started, "a worker that completes it elsewhere", scene.connect()).await;
     scene.pass(6).await;
     assert_eq!(scene.attempt(&key).await, (2, false), "others may speak for the activity, not for the process");
 }
@@ -524,7 +524,7 @@ async fn neither_a_jump_of_the_clock_nor_a_server_that_stood_still_kills_workers
     scene.node.runs.clock_moved();
     sleep(Duration::from_millis(20)).await;
     assert!(scene.node.workers.lease_of(scene.namespace, "p").is_some());
-    // An hour in which nobody could be heard, all at once.
+    // An hour in which no worker could be heard, all at once.
     scene.hand.at.store(3600 * SECOND, Ordering::SeqCst);
     scene.node.runs.clock_moved();
     sleep(Duration::from_millis(20)).await;

@@ -1,4 +1,4 @@
-//! Whatever happens to callers, runs and loops: no task is forgotten, and nobody is kept from working.
+//! No fault of a caller, a run or a loop makes a node forget a task or keeps another caller from working.
 
 use std::{
     collections::HashSet,
@@ -57,7 +57,7 @@ async fn terminate(node: &Arc<Node>, key: &WorkflowKey, run_id: &str, first_run_
     node.runs.terminate_run(key, &RunSelector::run(run_id), first_run_id, decide).await
 }
 
-/// Runs whose workflow task a worker gets until none comes any more.
+/// Runs whose workflow task a worker gets until no more come.
 async fn drain(node: &Arc<Node>) -> HashSet<u64> {
     let mut runs = HashSet::new();
     while let Some(task) = poll(node).await {
@@ -105,7 +105,7 @@ async fn no_task_of_a_full_queue_is_forgotten_when_pollers_leave() {
     panic!("{} of 1000 were offered", seen.len());
 }
 
-/// Damaged runs, of whatever kind, are set aside, and all others go on.
+/// Damaged runs of every kind are set aside, and all others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_run_blocks_nobody() {
     let (node, gate) = node_with(NodeOptions { queue_tasks_max: 20, ..forgetful() }).await;
@@ -113,8 +113,8 @@ async fn a_damaged_run_blocks_nobody() {
     for id in 0..100 {
         let (key, run) = start(&node, &format!("w{id}")).await;
         match id % 10 {
-            0 => _ = gate.damaged.lock().expect("nobody panics here").insert(run),
-            5 => _ = gate.lost.lock().expect("nobody panics here").insert(key.workflow_id.to_string()),
+            0 => _ = gate.damaged.lock().expect("no holder panics").insert(run),
+            5 => _ = gate.lost.lock().expect("no holder panics").insert(key.workflow_id.to_string()),
             _ => _ = good.insert(run.0),
         }
     }
@@ -153,7 +153,7 @@ async fn a_run_whose_start_is_missing_is_damaged() {
     for id in 100..200 {
         others.insert(start(&node, &format!("other{id}")).await.1.0);
     }
-    gate.without_history.lock().expect("nobody panics here").insert(run);
+    gate.without_history.lock().expect("no holder panics").insert(run);
     match node.runs.snapshot(&key, "").await {
         Err(CallError::DataLoss(why)) => {
             assert!(why.ends_with("history does not begin with the start of the run"), "{why}")
@@ -161,12 +161,12 @@ async fn a_run_whose_start_is_missing_is_damaged() {
         other => panic!("it is damaged, and the answer is {other:?}"),
     }
     assert!(matches!(signal(&node, &key, "s".to_owned()).await, Err(CallError::DataLoss(_))));
-    assert_eq!(drain(&node).await, others, "it blocks nobody");
+    assert_eq!(drain(&node).await, others, "it blocks no other run");
     node.runs.delete_run(&key, "").await.expect("it can be deleted");
     start(&node, "w").await;
 }
 
-/// A node with a run that cannot be read any more, and others that have taken its place in the cache.
+/// A node with a run that can no longer be read, and others that have taken its place in the cache.
 struct Damaged {
     node: Arc<Node>,
     gate: Arc<Gate>,
@@ -180,7 +180,7 @@ impl Damaged {
         let (node, gate) = node_with(forgetful()).await;
         let (key, run) = start(&node, "w").await;
         let run_id = node.runs.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
-        gate.damaged.lock().expect("nobody panics here").insert(run);
+        gate.damaged.lock().expect("no holder panics").insert(run);
         for id in 0..100 {
             start(&node, &format!("other{id}")).await;
         }
@@ -223,14 +223,14 @@ async fn a_damaged_run_can_be_terminated() {
     let open = gate.memory.open_runs(None, 1000).wait().expect("they are readable");
     assert!(open.iter().all(|open| open.key != run), "a restart does not come across it");
     // The store accepted what was written, so it is damaged in another way now.
-    gate.damaged.lock().expect("nobody panics here").remove(&run);
+    gate.damaged.lock().expect("no holder panics").remove(&run);
     assert!(matches!(node.runs.snapshot(&key, &run_id).await, Err(CallError::DataLoss(_))), "it stays damaged");
     assert_eq!(terminate(&node, &key, &run_id, "").await, Err(Rejection::Closed.into()));
     let (_, next) = start(&node, "w").await;
     assert!(!drain(&node).await.contains(&run.0));
     node.runs.delete_run(&key, &run_id).await.expect("it can be deleted");
     assert_eq!(gate.memory.facts(run).wait(), Ok(None));
-    assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(Some(next)), "nobody touched the new one");
+    assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(Some(next)), "the new one is as it was");
 }
 
 /// Runs whose state is there are terminated by a transition, though their pointer or their first event is lost.
@@ -248,7 +248,7 @@ async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
     let reset = CurrentReset { namespace: namespace.key, workflow_id: "lost".to_owned(), current: None };
     let done = gate.memory.commit(vec![Commit { current_reset: vec![reset], ..Default::default() }]).wait();
     assert_eq!(done, [Ok(())]);
-    gate.without_history.lock().expect("nobody panics here").insert(retried_run);
+    gate.without_history.lock().expect("no holder panics").insert(retried_run);
     for (key, run) in [(lost, lost_run), (WorkflowKey::new(namespace.key, "retried"), retried_run)] {
         assert!(node.runs.snapshot(&key, "").await.is_err(), "{}: it is damaged", key.workflow_id);
         terminate(&node, &key, "", "").await.expect("it can be terminated");
@@ -318,7 +318,7 @@ async fn polls_do_not_fail_when_workflows_are_deleted_beside_them() {
     deleting.await.expect("deleting works");
 }
 
-/// Activities that travel with an answer nobody reads any more are offered to others.
+/// Activities that travel with an answer that its worker no longer reads are offered to others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eager_activities_are_not_lost_when_the_caller_leaves() {
     let (node, gate) = node().await;
@@ -334,7 +334,7 @@ async fn eager_activities_are_not_lost_when_the_caller_leaves() {
     assert!(timeout(Duration::from_millis(50), leaving).await.is_err(), "the caller leaves before the commit is done");
     gate.held.store(false, Ordering::SeqCst);
     let offered = timeout(Duration::from_secs(5), worker::fail_activity(&node)).await;
-    assert!(offered.is_ok(), "nobody is offered the activity");
+    assert!(offered.is_ok(), "no worker is offered the activity");
 }
 
 fn eager(mut command: Command) -> Command {
@@ -349,7 +349,7 @@ fn eager(mut command: Command) -> Command {
 async fn undeliverable_messages_do_not_stop_the_others() {
     let (node, gate) = node_with(forgetful()).await;
     let (_, target) = start(&node, "target").await;
-    gate.damaged.lock().expect("nobody panics here").insert(target);
+    gate.damaged.lock().expect("no holder panics").insert(target);
     for id in 0..10 {
         start(&node, &format!("sender{id}")).await;
     }
@@ -405,7 +405,7 @@ async fn calls_that_wait_for_a_run_share_its_commit() {
         }
     }
     sleep(Duration::from_millis(100)).await;
-    assert!(calls.try_join_next().is_none(), "nobody is answered before the commit");
+    assert!(calls.try_join_next().is_none(), "no caller is answered before the commit");
     gate.held.store(false, Ordering::SeqCst);
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     assert_eq!(gate.commits.load(Ordering::SeqCst) - before, 2, "one, and then all that waited for it");
@@ -477,14 +477,14 @@ async fn too_large_calls_on_one_workflow_are_refused() {
     assert_eq!(busy, 11, "one has the run, and 32 MiB wait");
     gate.held.store(false, Ordering::SeqCst);
     assert!(calls.join_all().await.iter().all(Result::is_ok));
-    // Nothing of them is counted any more.
+    // Nothing of them is still counted.
     for number in 0..9 {
         let call = signal(&node, &key, format!("after{number}"));
         assert_eq!(with_request_bytes(4 << 20, call).await, Ok(()));
     }
 }
 
-/// A writer thread that panics is noticed: health tells, and whoever runs the node is told to end it.
+/// A writer thread that panics is noticed: health tells, and the process that runs the node is told to end it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_panics_is_noticed() {
     let (node, gate) = node().await;
@@ -498,7 +498,7 @@ async fn a_writer_that_panics_is_noticed() {
     assert!(matches!(node.runs.start_workflow(story::start(&namespace, "x")).await, Err(CallError::Unavailable(_))));
 }
 
-/// Somebody sets the clock forward while the only timer is far away: it fires soon after, without being told.
+/// An operator sets the clock forward while the only timer is far away: it fires soon after, without being told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
     let clock = Arc::new(JumpingClock::default());

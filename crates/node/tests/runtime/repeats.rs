@@ -110,7 +110,7 @@ async fn the_whole_answer_comes_again_also_from_another_node() {
     assert!(is_unknown_task(&complete(&here, &task, &call).await), "only the last one is known");
 }
 
-/// A run that another one follows is not the current one any more.
+/// A run that another one follows is no longer the current one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_run_knows_its_last_completion_and_results() {
     let gate = Arc::new(Gate::default());

@@ -101,7 +101,7 @@ fn stored(memory: &MemoryStore, run: RunKey) -> Vec<HistoryEvent> {
     check::stored(memory, run).expect("the run is stored").1
 }
 
-/// What a caller heard, soon: nobody waits until patience ends.
+/// What a caller heard, soon: no caller waits until patience ends.
 async fn heard(caller: JoinHandle<Result<UpdateReply, CallError>>) -> Result<UpdateReply, CallError> {
     let soon = tokio::time::timeout(Duration::from_secs(5), caller).await;
     soon.expect("a caller hears something soon").expect("a caller does not panic")
@@ -120,12 +120,12 @@ fn is_outcome(reply: &UpdateReply) -> bool {
     matches!(reply.stage, UpdateStage::Completed(_))
 }
 
-/// The worker's answer cannot be written. Nobody hears of it, and the next try is answered.
+/// The worker's answer cannot be written. No caller hears of it, and the next try is answered.
 async fn a_write_fails(queue: &'static str, fault: WriteFault) {
     let scene = Scene::new(queue).await;
     let caller = scene.ask(updates::YES);
     let task = scene.next_task(queue).await;
-    assert!(!caller.is_finished(), "nobody has answered yet");
+    assert!(!caller.is_finished(), "no answer yet");
     scene.plan.fail_next_write(fault);
     let refused = scene.answer(&task).await.expect_err("the write failed");
     assert!(crate::common::worth_repeating(&refused), "{refused:?}");

@@ -62,17 +62,17 @@ impl Runs {
         if self.batches.leading.swap(leads, Ordering::AcqRel) || !leads {
             return;
         }
-        let node = self.clone();
+        let runs = self.clone();
         tokio::spawn(async move {
-            let _starting = node.batches.starting.lock().await;
-            lock(&node.batches.jobs).clear();
-            while let Err(error) = node.load_batches().await {
+            let _starting = runs.batches.starting.lock().await;
+            lock(&runs.batches.jobs).clear();
+            while let Err(error) = runs.load_batches().await {
                 tracing::warn!(%error, "batch operations could not be read; trying again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            for namespace in node.namespaces.all() {
-                for job in node.batches.all(namespace.key).into_iter().filter(|job| job.info().is_open()) {
-                    node.begin_batch(namespace.clone(), job);
+            for namespace in runs.namespaces.all() {
+                for job in runs.batches.all(namespace.key).into_iter().filter(|job| job.info().is_open()) {
+                    runs.begin_batch(namespace.clone(), job);
                 }
             }
         });
@@ -81,8 +81,8 @@ impl Runs {
     /// Starts a job. Once this returns it will be carried out.
     pub async fn start_batch(self: &Arc<Self>, namespace: Arc<Namespace>, new: NewBatch) -> Result<(), CallError> {
         self.refuse_overload()?;
-        let node = self.clone();
-        finish(async move { node.store_batch(namespace, new).await }).await
+        let runs = self.clone();
+        finish(async move { runs.store_batch(namespace, new).await }).await
     }
 
     async fn store_batch(self: &Arc<Self>, namespace: Arc<Namespace>, new: NewBatch) -> Result<(), CallError> {
@@ -141,9 +141,9 @@ impl Runs {
 
     /// Stops a job. What it did stays done; once this returns it does nothing more, except for steps under way.
     pub async fn stop_batch(self: &Arc<Self>, namespace: &Namespace, job_id: &str) -> Result<(), CallError> {
-        let (node, key) = (self.clone(), namespace.key);
+        let (runs, key) = (self.clone(), namespace.key);
         let job = self.batches.find(key, job_id).ok_or_else(|| not_found(job_id))?;
-        finish(async move { node.end_batch(key, &job, BatchOperationState::Failed).await }).await
+        finish(async move { runs.end_batch(key, &job, BatchOperationState::Failed).await }).await
     }
 
     /// Records the end of a job; refused if it has ended.

@@ -32,7 +32,7 @@ const TRIES_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// After a failure of the store.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Some executions of a job, and where the next ones begin.
 struct Page {
@@ -50,12 +50,12 @@ enum Progress {
 impl Runs {
     /// Carries out a job in the background.
     pub(super) fn begin_batch(self: &Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
-        let node = self.clone();
+        let runs = self.clone();
         tokio::spawn(async move {
-            let driving = tokio::spawn(node.clone().drive_batch(namespace.clone(), job.clone()));
+            let driving = tokio::spawn(runs.clone().drive_batch(namespace.clone(), job.clone()));
             if driving.await.is_err_and(|error| error.is_panic()) {
                 tracing::error!(job = job.info().job_id, "a batch operation ended with a panic");
-                let ended = node.end_batch(namespace.key, &job, BatchOperationState::Failed).await;
+                let ended = runs.end_batch(namespace.key, &job, BatchOperationState::Failed).await;
                 if let Err(error) = ended {
                     tracing::error!(%error, "the end of a batch operation was not recorded");
                 }
@@ -96,17 +96,17 @@ impl Runs {
                         Ok(()) | Err(CallError::Rejected(_)) => return,
                         Err(error) => tracing::warn!(job = id, %error, "a batch operation waits for the store"),
                     }
-                    self.pause(&job, RETRY).await;
+                    self.pause(&job, RETRY_DELAY).await;
                 }
                 Err(error) => {
                     tracing::warn!(job = id, %error, "a batch operation waits for the store");
-                    self.pause(&job, RETRY).await;
+                    self.pause(&job, RETRY_DELAY).await;
                 }
             }
         }
     }
 
-    /// What a job is to do. `None` if nobody knows, which ends it.
+    /// What a job is to do. `None` if it cannot be carried out, which ends it.
     async fn plan_of(&self, namespace: &Namespace, job: &Job) -> Result<Option<BatchPlan>, CallError> {
         let Some(steps) = self.batches.steps.get() else { return Ok(None) };
         let info = job.info();
@@ -236,9 +236,9 @@ impl Runs {
                 break;
             }
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
-            let (node, step, job) = (self.clone(), plan.steps.clone(), job.clone());
+            let (runs, step, job) = (self.clone(), plan.steps.clone(), job.clone());
             steps.spawn(async move {
-                let outcome = node.try_step(&*step, target).await;
+                let outcome = runs.try_step(&*step, target).await;
                 match outcome {
                     Some(true) => lock(&job.info).complete += 1,
                     Some(false) => lock(&job.info).failed += 1,

@@ -146,7 +146,7 @@ pub(super) struct Job {
     pub(super) info: Mutex<BatchInfo>,
     /// Held while progress is written, so that what is stored last is what memory has.
     pub(super) writing: tokio::sync::Mutex<()>,
-    /// Told when it is stopped.
+    /// Notified when it is stopped.
     pub(super) stopped: Notify,
 }
 

@@ -36,7 +36,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Writes everything that a store has. Nobody may write to it meanwhile.
+/// Writes everything that a store has. No node may write to it meanwhile.
 pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
     let mut writer = Writer { out, digest: SipHasher24::new() };
     writer.out.write_all(MAGIC)?;

@@ -10,8 +10,8 @@ use crate::{error::CallError, runs::Runs};
 impl Runs {
     /// Registers a namespace. Once this returns it is stored and can be used.
     pub async fn register_namespace(self: &Arc<Self>, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
-        let node = self.clone();
-        finish(async move { node.namespaces.register(&*node.store, &node.ids, new).await }).await
+        let runs = self.clone();
+        finish(async move { runs.namespaces.register(&*runs.store, &runs.ids, new).await }).await
     }
 
     /// Changes a namespace. `edit` sees its newest state and may refuse. Once this returns the change is stored and in
@@ -24,9 +24,9 @@ impl Runs {
     where
         F: FnOnce(&mut NamespaceDetail) -> Result<(), CallError> + Send + 'static,
     {
-        let node = self.clone();
+        let runs = self.clone();
         let edit = |namespace: &mut Namespace| edit(&mut namespace.detail);
-        let changed = finish(async move { node.namespaces.change(&*node.store, &name, edit).await }).await?;
+        let changed = finish(async move { runs.namespaces.change(&*runs.store, &name, edit).await }).await?;
         self.retention_changed.notify_one();
         Ok(changed)
     }

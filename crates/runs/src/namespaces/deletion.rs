@@ -1,6 +1,6 @@
 //! Deleting a namespace: it is renamed at once, its runs go one by one in the background, its record last.
 //!
-//! What holds: the deletion is part of what is stored of the namespace, so a restart goes on with it. Nobody waits for
+//! What holds: the deletion is part of what is stored of the namespace, so a restart goes on with it. No call waits for
 //! it, and it writes a few runs at a time.
 
 use std::{sync::Arc, time::Duration};
@@ -18,33 +18,33 @@ use crate::{error::CallError, runs::Runs, slots::WorkflowKey};
 const PAGE: usize = 64;
 /// Runs deleted at the same time.
 const AT_ONCE: usize = 8;
-/// After this long no call is under way any more that found the namespace still in use.
-const QUIET: Duration = Duration::from_secs(1);
+/// After this long all calls that found the namespace still in use are over.
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
 /// Between two looks for runs whose last messages were still under way.
-const AGAIN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After a failure of the store.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Characters of its id that a deleted namespace is named after, unless that name is taken.
 const SUFFIX_CHARACTERS: usize = 5;
 
 impl Runs {
-    /// Deletes a namespace. Once this returns it cannot be used any more and its name is free; its runs and its record
+    /// Deletes a namespace. Once this returns it can no longer be used and its name is free; its runs and its record
     /// go in the background, the record not before `delay` is over. Gives back the name it has until then.
     pub async fn delete_namespace(self: &Arc<Self>, name: NamespaceName, delay: Nanos) -> Result<String, CallError> {
-        let node = self.clone();
+        let runs = self.clone();
         let now = self.now();
         let (deleted, began) = finish(async move {
             let mut began = false;
             let delete = |namespace: &mut Namespace| {
                 began = namespace.detail.deletion.is_none();
                 if began {
-                    namespace.name = node.name_when_deleted(namespace);
+                    namespace.name = runs.name_when_deleted(namespace);
                     namespace.detail.state = NamespaceState::Deleted as i32;
                     namespace.detail.deletion = Some(Deletion { not_before: now.saturating_add(delay) });
                 }
                 Ok(())
             };
-            let deleted = node.namespaces.change(&*node.store, &name, delete).await?;
+            let deleted = runs.namespaces.change(&*runs.store, &name, delete).await?;
             Ok::<_, CallError>((deleted, began))
         })
         .await?;
@@ -100,7 +100,7 @@ impl Runs {
                 Err(CallError::ShuttingDown) => return,
                 Err(error) => {
                     tracing::warn!(namespace = namespace.name, %error, "a namespace is not deleted yet; trying again");
-                    tokio::time::sleep(RETRY).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
@@ -116,12 +116,12 @@ impl Runs {
                 0 if quiet => break,
                 0 => {
                     quiet = true;
-                    tokio::time::sleep(QUIET).await;
+                    tokio::time::sleep(QUIET_PERIOD).await;
                 }
                 found => {
                     deleted += found;
                     quiet = false;
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                 }
             }
         }
@@ -137,8 +137,8 @@ impl Runs {
         }
         self.start_limits.forget_namespace(key);
         self.forget_batches(key, Nanos::MAX).await?;
-        let node = self.clone();
-        finish(async move { node.namespaces.forget(&*node.store, key).await }).await?;
+        let runs = self.clone();
+        finish(async move { runs.namespaces.forget(&*runs.store, key).await }).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");
         Ok(())
     }
@@ -157,15 +157,15 @@ impl Runs {
     }
 
     /// Deletes runs, a few at a time. Those that are gone already are no failure.
-    pub async fn delete_runs(self: &Arc<Self>, runs: &[RunKey]) -> Result<(), CallError> {
-        for some in runs.chunks(AT_ONCE) {
+    pub async fn delete_runs(self: &Arc<Self>, keys: &[RunKey]) -> Result<(), CallError> {
+        for some in keys.chunks(AT_ONCE) {
             if self.is_stopping() {
                 return Err(CallError::ShuttingDown);
             }
             let mut deletions = JoinSet::new();
             for run in some.iter().copied() {
-                let node = self.clone();
-                deletions.spawn(async move { node.delete_by_key(run).await });
+                let runs = self.clone();
+                deletions.spawn(async move { runs.delete_by_key(run).await });
             }
             let mut result = Ok(());
             // All of them come to their end, also if one fails.

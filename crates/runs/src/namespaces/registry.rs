@@ -1,6 +1,6 @@
 //! Finding and changing namespaces.
 //!
-//! What holds: a change is stored before anybody sees it; changes come one after the other; names are unique; a key is
+//! What holds: a change is stored before any call sees it; changes come one after the other; names are unique; a key is
 //! never used again, also after its namespace is gone.
 
 use std::{
@@ -153,7 +153,7 @@ impl Namespaces {
         self.limits_calls.load(Ordering::Relaxed)
     }
 
-    /// A namespace by name, in whatever state.
+    /// A namespace by name, in any state.
     pub fn get(&self, name: &str) -> Option<Arc<Namespace>> {
         self.tables().by_name.get(name).cloned()
     }
@@ -163,12 +163,12 @@ impl Namespaces {
         self.get(name).filter(|namespace| namespace.is_live())
     }
 
-    /// A namespace by name or id, in whatever state.
+    /// A namespace by name or id, in any state.
     pub fn find(&self, name: &NamespaceName) -> Option<Arc<Namespace>> {
         self.tables().find(name).cloned()
     }
 
-    /// A namespace by key, in whatever state.
+    /// A namespace by key, in any state.
     pub fn by_key(&self, key: NamespaceKey) -> Option<Arc<Namespace>> {
         self.tables().by_key.get(&key).cloned()
     }

@@ -20,18 +20,18 @@ const STEP: Nanos = 1_000_000_000;
 /// When to look again for runs whose last messages are still under way, or whose activities are still carried out.
 const STUCK: Nanos = 60 * 1_000_000_000;
 /// After a failure of the store.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Deletes expired runs until the node stops.
-pub async fn apply(node: Arc<Runs>) {
-    while !node.is_stopping() {
-        let changed = node.retention_changed.notified();
-        let pause = match node.delete_expired().await {
-            Ok(next) => until(node.clock.now(), next),
+pub async fn apply(runs: Arc<Runs>) {
+    while !runs.is_stopping() {
+        let changed = runs.retention_changed.notified();
+        let pause = match runs.delete_expired().await {
+            Ok(next) => until(runs.clock.now(), next),
             Err(CallError::ShuttingDown) => return,
             Err(error) => {
                 tracing::warn!(%error, "expired runs are not deleted yet; trying again");
-                RETRY
+                RETRY_DELAY
             }
         };
         let _ = tokio::time::timeout(pause, changed).await;
@@ -43,7 +43,7 @@ impl Runs {
     async fn delete_expired(self: &Arc<Self>) -> Result<Nanos, CallError> {
         let mut next = Nanos::MAX;
         if !self.leads() {
-            // Told when that changes.
+            // Notified when that changes.
             return Ok(next);
         }
         for namespace in self.namespaces.all() {

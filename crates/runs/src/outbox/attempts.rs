@@ -21,15 +21,15 @@ const PAGE: usize = 4096;
 const START_PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// Delivers messages until the node stops.
-pub async fn run(node: Arc<Runs>) {
+pub async fn run(runs: Arc<Runs>) {
     let permits = Arc::new(Semaphore::new(ATTEMPTS_MAX));
-    while !node.is_stopping() {
+    while !runs.is_stopping() {
         // Taken before the look, so that nothing that changes after it is missed.
-        let changed = node.outbox.changed.notified();
-        let most = if node.committer.is_shared() { SHARE_MAX } else { ATTEMPTS_MAX };
-        match node.outbox.next(most, Instant::now()) {
+        let changed = runs.outbox.changed.notified();
+        let most = if runs.committer.is_shared() { SHARE_MAX } else { ATTEMPTS_MAX };
+        match runs.outbox.next(most, Instant::now()) {
             Next::Attempt(namespace, row, pause) => {
-                let attempt = Attempt { node: node.clone(), namespace, row: Some(row), pause };
+                let attempt = Attempt { runs: runs.clone(), namespace, row: Some(row), pause };
                 let Ok(permit) = permits.clone().acquire_owned().await else { return };
                 tokio::spawn(async move {
                     attempt.carry_out().await;
@@ -37,7 +37,7 @@ pub async fn run(node: Arc<Runs>) {
                 });
             }
             Next::Read => {
-                if let Err(error) = node.send_stored().await {
+                if let Err(error) = runs.send_stored().await {
                     tracing::warn!(%error, "messages could not be read; trying again");
                     tokio::time::sleep(PAUSE_MAX / 10).await;
                 }
@@ -52,7 +52,7 @@ pub async fn run(node: Arc<Runs>) {
 
 /// One attempt to deliver a message. However it ends, the message has arrived or waits for the next one.
 struct Attempt {
-    node: Arc<Runs>,
+    runs: Arc<Runs>,
     /// The namespace of the sender.
     namespace: NamespaceKey,
     /// `None` once it has arrived, or never will.
@@ -70,27 +70,27 @@ impl Attempt {
             self.row = None;
             return;
         };
-        let sender_key = self.node.key_of(&message.sender_namespace, &message.sender.workflow_id).map(|(_, key)| key);
-        let is_here = |node: &Runs| sender_key.as_ref().is_none_or(|sender| node.place(sender) == Place::Here);
-        if !is_here(&self.node) {
+        let sender_key = self.runs.key_of(&message.sender_namespace, &message.sender.workflow_id).map(|(_, key)| key);
+        let is_here = |runs: &Runs| sender_key.as_ref().is_none_or(|sender| runs.place(sender) == Place::Here);
+        if !is_here(&self.runs) {
             // Its new owner has it.
-            self.node.outbox.forget(key);
+            self.runs.outbox.forget(key);
             self.row = None;
             return;
         }
         if sabotage::is_on("drop-on-send") {
-            let _ = self.node.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await;
-            let _ = self.node.deliver(&message, key).await;
-            self.node.outbox.forget(key);
+            let _ = self.runs.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await;
+            let _ = self.runs.deliver(&message, key).await;
+            self.runs.outbox.forget(key);
             self.row = None;
             return;
         }
         let normal = std::mem::replace(&mut self.pause, PAUSE_MAX);
-        match self.node.deliver(&message, key).await {
+        match self.runs.deliver(&message, key).await {
             Ok(()) => {
-                count(&self.node.metrics.messages_delivered);
-                self.node.outbox.forget(key);
-                if let Some(clock) = self.node.clock.skipping() {
+                count(&self.runs.metrics.messages_delivered);
+                self.runs.outbox.forget(key);
+                if let Some(clock) = self.runs.clock.skipping() {
                     clock.changed.notify_one();
                 }
                 self.row = None;
@@ -101,16 +101,16 @@ impl Attempt {
                 self.pause = normal;
             }
             Err(CallError::StartRefused(refusal)) => {
-                if self.node.start_limits.is_to_be_logged(self.namespace, std::time::Instant::now()) {
+                if self.runs.start_limits.is_to_be_logged(self.namespace, std::time::Instant::now()) {
                     tracing::warn!(sender, %refusal, "workflows that runs or schedules start have to wait");
                 }
                 self.pause = normal.max(refusal.after).max(START_PAUSE_MIN);
             }
             // It came back meanwhile.
-            Err(CallError::Moved) if is_here(&self.node) => self.pause = normal,
+            Err(CallError::Moved) if is_here(&self.runs) => self.pause = normal,
             // Its new owner has it now.
             Err(CallError::Moved) => {
-                self.node.outbox.forget(key);
+                self.runs.outbox.forget(key);
                 self.row = None;
             }
             Err(error @ CallError::DataLoss(_)) => {
@@ -127,9 +127,9 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(row) = self.row.take() {
-            self.node.outbox.delay(self.namespace, row, self.pause);
+            self.runs.outbox.delay(self.namespace, row, self.pause);
         }
-        self.node.outbox.end(self.namespace);
+        self.runs.outbox.end(self.namespace);
     }
 }
 

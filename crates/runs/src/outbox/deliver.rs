@@ -26,7 +26,7 @@ use segno_store::{Commit, OutboxKey};
 use crate::{
     error::CallError,
     namespaces::Namespace,
-    ports::owner::{Arrived, Place},
+    ports::owner::{DeliveryResult, Place},
     runs::Runs,
     slots::{RunSelector, WorkflowKey},
 };
@@ -53,7 +53,7 @@ impl Runs {
                         Err(SignalCause::ExternalWorkflowExecutionNotFound)
                     }
                     Some((_, target)) => match self.at_receiver(&target, message, key).await? {
-                        Arrived::NotTaken(cause) => Err(SignalCause::try_from(cause).unwrap_or_default()),
+                        DeliveryResult::Rejected(cause) => Err(SignalCause::try_from(cause).unwrap_or_default()),
                         _ => Ok(()),
                     },
                 };
@@ -67,7 +67,7 @@ impl Runs {
                         Err(CancelCause::ExternalWorkflowExecutionNotFound)
                     }
                     Some((_, target)) => match self.at_receiver(&target, message, key).await? {
-                        Arrived::NotTaken(cause) => Err(CancelCause::try_from(cause).unwrap_or_default()),
+                        DeliveryResult::Rejected(cause) => Err(CancelCause::try_from(cause).unwrap_or_default()),
                         _ => Ok(()),
                     },
                 };
@@ -103,7 +103,7 @@ impl Runs {
         };
         match self.at_receiver(&receiver, message, key).await? {
             // One commit carried both halves.
-            Arrived::Removed => Ok(()),
+            DeliveryResult::Removed => Ok(()),
             _ => self.drop_message(message, key).await,
         }
     }
@@ -114,7 +114,7 @@ impl Runs {
         receiver: &WorkflowKey,
         message: &OutboxMessage,
         key: OutboxKey,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         match self.place(receiver) {
             Place::Here => self.receive(receiver, message, key, true).await.map_err(|error| match error {
                 // The sender is still here.
@@ -133,7 +133,7 @@ impl Runs {
         message: &OutboxMessage,
         key: OutboxKey,
         sender_is_here: bool,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         let delivered = if sender_is_here { vec![key] } else { Vec::new() };
         match &message.content {
             Some(Content::StartChild(start)) => self.start_as_child(message, start).await,
@@ -144,7 +144,7 @@ impl Runs {
             Some(Content::StartScheduled(start)) => self.start_as_scheduled(message, start).await,
             Some(Content::ScheduledClosed(closed)) => self.scheduled_closed(receiver, closed, delivered).await,
             Some(Content::EndScheduled(end)) => self.end_scheduled(receiver, message, end, key, delivered).await,
-            None => Ok(Arrived::Done),
+            None => Ok(DeliveryResult::Done),
         }
     }
 
@@ -163,7 +163,7 @@ impl Runs {
         self.key_of(namespace, workflow_id).map(|(_, key)| key)
     }
 
-    /// The message has done its work or nobody wants it any more.
+    /// The message has done its work, or its receiver no longer wants it.
     pub(super) async fn drop_message(&self, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
         let commit = Commit { outbox_remove: vec![key], ..Default::default() };
         let removed = match self.namespaces.get(&message.sender_namespace) {
@@ -233,7 +233,7 @@ impl Runs {
         }
         let namespace = &start.attributes.namespace;
         let arrived = match self.namespaces.live(namespace) {
-            None => Arrived::NotTaken(StartCause::NamespaceNotFound as i32),
+            None => DeliveryResult::Rejected(StartCause::NamespaceNotFound as i32),
             Some(namespace) => {
                 let child = WorkflowKey::new(namespace.key, &start.attributes.workflow_id);
                 self.at_receiver(&child, message, key).await?
@@ -241,7 +241,7 @@ impl Runs {
         };
         let reported = start.clone();
         match arrived {
-            Arrived::Started(run_id) => {
+            DeliveryResult::Started(run_id) => {
                 let report = move |run: &Run, context| children::started(run, context, &reported, &run_id);
                 match self.try_report(message, key, report).await? {
                     Heard::Yes => Ok(()),
@@ -254,12 +254,12 @@ impl Runs {
                     Heard::No => self.drop_message(message, key).await,
                 }
             }
-            Arrived::NotTaken(cause) => {
+            DeliveryResult::Rejected(cause) => {
                 let cause = StartCause::try_from(cause).unwrap_or_default();
                 self.report(message, key, move |run, context| children::start_failed(run, context, &reported, cause))
                     .await
             }
-            Arrived::Done | Arrived::Removed => self.drop_message(message, key).await,
+            DeliveryResult::Done | DeliveryResult::Removed => self.drop_message(message, key).await,
         }
     }
 
@@ -292,10 +292,10 @@ impl Runs {
         self: &Arc<Self>,
         message: &OutboxMessage,
         start: &StartChild,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         let attributes = start.attributes.clone();
         let Some(namespace) = self.namespaces.live(&attributes.namespace) else {
-            return Ok(Arrived::NotTaken(StartCause::NamespaceNotFound as i32));
+            return Ok(DeliveryResult::Rejected(StartCause::NamespaceNotFound as i32));
         };
         let sender_namespace = self.namespaces.get(&message.sender_namespace);
         let parent = Parent {
@@ -331,11 +331,11 @@ impl Runs {
         };
         let call = Start { parent: Some(parent), root: Some(start.root.clone()), ..namespace.start(options) };
         match self.start_child_workflow(call).await {
-            Ok(outcome) => Ok(Arrived::Started(outcome.run.info.run_id.clone())),
+            Ok(outcome) => Ok(DeliveryResult::Started(outcome.run.info.run_id.clone())),
             // The protocol has no cause for a script that does not exist.
-            Err(CallError::NoScript(_)) => Ok(Arrived::NotTaken(StartCause::NamespaceNotFound as i32)),
+            Err(CallError::NoScript(_)) => Ok(DeliveryResult::Rejected(StartCause::NamespaceNotFound as i32)),
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
-                Ok(Arrived::NotTaken(StartCause::WorkflowAlreadyExists as i32))
+                Ok(DeliveryResult::Rejected(StartCause::WorkflowAlreadyExists as i32))
             }
             Err(error) => Err(error),
         }
@@ -377,7 +377,7 @@ impl Runs {
         target: &WorkflowKey,
         message: &OutboxMessage,
         sent: &SignalExternal,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         let call = Signal {
             name: sent.name.clone(),
             input: sent.input.clone(),
@@ -398,15 +398,15 @@ impl Runs {
             })
             .await;
         match done {
-            Ok(()) => Ok(Arrived::Done),
+            Ok(()) => Ok(DeliveryResult::Done),
             Err(CallError::Rejected(Rejection::SignalLimit)) => {
-                Ok(Arrived::NotTaken(SignalCause::SignalCountLimitExceeded as i32))
+                Ok(DeliveryResult::Rejected(SignalCause::SignalCountLimitExceeded as i32))
             }
             Err(CallError::Rejected(Rejection::Closing)) => {
                 Err(CallError::Unavailable("the target is closing".to_owned()))
             }
             Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                Ok(Arrived::NotTaken(SignalCause::ExternalWorkflowExecutionNotFound as i32))
+                Ok(DeliveryResult::Rejected(SignalCause::ExternalWorkflowExecutionNotFound as i32))
             }
             Err(error) => Err(error),
         }
@@ -417,7 +417,7 @@ impl Runs {
         target: &WorkflowKey,
         message: &OutboxMessage,
         sent: &CancelExternal,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         let id = sent.initiated_event_id;
         let call = CancelRequest {
             reason: sent.reason.clone(),
@@ -439,9 +439,9 @@ impl Runs {
             .await;
         match done {
             // A target that is closed needs no cancelling: that is what was wanted.
-            Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => Ok(Arrived::Done),
+            Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => Ok(DeliveryResult::Done),
             Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                Ok(Arrived::NotTaken(CancelCause::ExternalWorkflowExecutionNotFound as i32))
+                Ok(DeliveryResult::Rejected(CancelCause::ExternalWorkflowExecutionNotFound as i32))
             }
             Err(error) => Err(error),
         }
@@ -453,7 +453,7 @@ impl Runs {
         message: &OutboxMessage,
         closed: &ChildClosed,
         delivered: Vec<OutboxKey>,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         let (id, event) = (closed.initiated_event_id, closed.closing_event.clone());
         let run_id = message.sender.run_id.clone();
         let waiting = self.reset_of(parent, &closed.parent.run_id).await?;
@@ -479,20 +479,20 @@ impl Runs {
         closed: &ParentClosed,
         key: OutboxKey,
         delivered: Vec<OutboxKey>,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         // The child may have continued as new since: the chain's current run is meant.
         let mut selector = RunSelector { run_id: String::new(), first_run_id: closed.child.run_id.clone() };
         if closed.unreported > 0 {
             let found = match self.snapshot(child, "").await {
                 Ok(found) => found.run.info.clone(),
-                Err(CallError::WorkflowNotFound { .. }) => return Ok(Arrived::Done),
+                Err(CallError::WorkflowNotFound { .. }) => return Ok(DeliveryResult::Done),
                 Err(error) => return Err(error),
             };
             let ours = found.parent.as_ref().is_some_and(|parent| {
                 parent.execution == message.sender && parent.initiated_event_id == closed.unreported
             });
             if !ours {
-                return Ok(Arrived::Done);
+                return Ok(DeliveryResult::Done);
             }
             selector.first_run_id.clone_from(&found.first_run_id);
         }
@@ -523,19 +523,19 @@ impl Runs {
     }
 }
 
-/// A receiver that does not want a message any more needs nothing of it.
-pub(super) fn unless_gone(error: CallError) -> Result<Arrived, CallError> {
+/// A receiver that no longer wants a message needs nothing of it.
+pub(super) fn unless_gone(error: CallError) -> Result<DeliveryResult, CallError> {
     match error {
         CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => {
-            Ok(Arrived::Done)
+            Ok(DeliveryResult::Done)
         }
         error => Err(error),
     }
 }
 
 /// A message arrived with a commit that removed these rows.
-pub(super) fn arrived_with(delivered: &[OutboxKey]) -> Arrived {
-    if delivered.is_empty() { Arrived::Done } else { Arrived::Removed }
+pub(super) fn arrived_with(delivered: &[OutboxKey]) -> DeliveryResult {
+    if delivered.is_empty() { DeliveryResult::Done } else { DeliveryResult::Removed }
 }
 
 fn to_itself(message: &OutboxMessage, namespace: &str, target: &WorkflowExecution) -> bool {

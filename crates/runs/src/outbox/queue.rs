@@ -21,7 +21,7 @@ const WAITING_OF_NAMESPACE_MIN: usize = 1000;
 /// delivered, there is room for the others.
 const DELAYED_MAX: usize = 50_000;
 /// When storage is read again for messages that were left to it after a failed attempt.
-const READ_AGAIN: Duration = Duration::from_secs(30);
+const READ_RETRY_DELAY: Duration = Duration::from_secs(30);
 /// The first pause and the longest one.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ struct Delayed {
 
 /// Messages in memory.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct PendingMessages {
     ready: Lanes<OutboxRow>,
     /// Those that failed before and whose moment has come.
     due: Lanes<(OutboxRow, Duration)>,
@@ -56,7 +56,7 @@ pub(super) struct Waiting {
     last_was_ready: bool,
 }
 
-impl Waiting {
+impl PendingMessages {
     /// Messages that did not fail yet, attempts under way included.
     pub(super) fn fresh(&self) -> usize {
         self.known.len() - self.failed()
@@ -85,7 +85,7 @@ impl Waiting {
 /// All messages of a node that have not arrived.
 #[derive(Default)]
 pub struct Outbox {
-    pub(super) waiting: Mutex<Waiting>,
+    pub(super) waiting: Mutex<PendingMessages>,
     pub(super) changed: Notify,
 }
 
@@ -153,7 +153,7 @@ impl Outbox {
         let mut waiting = lock(&self.waiting);
         if waiting.failed() >= DELAYED_MAX {
             waiting.known.remove(&row.key);
-            waiting.left_until.get_or_insert_with(|| Instant::now() + READ_AGAIN);
+            waiting.left_until.get_or_insert_with(|| Instant::now() + READ_RETRY_DELAY);
             return;
         }
         waiting.numbers += 1;
@@ -266,10 +266,10 @@ mod tests {
         assert_eq!(attempted(&outbox, now), Some(1_000_000));
         outbox.forget(row(1_000_000).key);
         // Those that were left to storage are read again later.
-        while let Some(sequence) = attempted(&outbox, now + READ_AGAIN + PAUSE_MAX) {
+        while let Some(sequence) = attempted(&outbox, now + READ_RETRY_DELAY + PAUSE_MAX) {
             outbox.forget(row(sequence).key);
         }
-        assert!(matches!(outbox.next(ATTEMPTS_MAX, now + READ_AGAIN + PAUSE_MAX), Next::Read));
+        assert!(matches!(outbox.next(ATTEMPTS_MAX, now + READ_RETRY_DELAY + PAUSE_MAX), Next::Read));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use segno_store::OutboxKey;
 use super::deliver::{arrived_with, derived_uuid, unless_gone};
 use crate::{
     error::CallError,
-    ports::owner::Arrived,
+    ports::owner::DeliveryResult,
     runs::Runs,
     slots::{RunSelector, WorkflowKey},
 };
@@ -34,10 +34,10 @@ impl Runs {
             #[cfg(feature = "sabotage")]
             Ok(Some(_)) if self.forgets_start(message, key).await? => None,
             Ok(Some(workflow)) => match self.at_receiver(&workflow, message, key).await? {
-                Arrived::Started(run_id) => {
+                DeliveryResult::Started(run_id) => {
                     Some(WorkflowExecution { workflow_id: workflow.workflow_id.to_string(), run_id })
                 }
-                // Why is in the log of whoever refused it.
+                // Why is in the log of the node that refused it.
                 _ => None,
             },
             Err(reason) => {
@@ -74,8 +74,10 @@ impl Runs {
         self: &Arc<Self>,
         message: &OutboxMessage,
         start: &StartScheduled,
-    ) -> Result<Arrived, CallError> {
-        let Some(namespace) = self.namespaces.live(&message.sender_namespace) else { return Ok(Arrived::NotTaken(0)) };
+    ) -> Result<DeliveryResult, CallError> {
+        let Some(namespace) = self.namespaces.live(&message.sender_namespace) else {
+            return Ok(DeliveryResult::Rejected(0));
+        };
         let options = calls::start_options(start, &message.sender, &message.sender_namespace);
         let started = match options {
             Err(reason) => Err(reason),
@@ -90,10 +92,10 @@ impl Runs {
             }
         };
         Ok(match started {
-            Ok(run_id) => Arrived::Started(run_id),
+            Ok(run_id) => DeliveryResult::Started(run_id),
             Err(reason) => {
                 tracing::warn!(schedule = start.schedule_id, reason, "a scheduled workflow could not be started");
-                Arrived::NotTaken(0)
+                DeliveryResult::Rejected(0)
             }
         })
     }
@@ -103,7 +105,7 @@ impl Runs {
         schedule: &WorkflowKey,
         closed: &ScheduledClosed,
         delivered: Vec<OutboxKey>,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         let selector = RunSelector::run(closed.by.execution.run_id.clone());
         let closed = closed.clone();
         let call = move |run: &Run, context| calls::closed(run, context, closed);
@@ -122,7 +124,7 @@ impl Runs {
         end: &EndScheduled,
         key: OutboxKey,
         delivered: Vec<OutboxKey>,
-    ) -> Result<Arrived, CallError> {
+    ) -> Result<DeliveryResult, CallError> {
         // It may have continued as new since: the chain's current run is meant.
         let selector = RunSelector { run_id: String::new(), first_run_id: end.execution.run_id.clone() };
         let request_id = derived_uuid(&message.sender.run_id, i64::from(key.sequence));

@@ -22,7 +22,7 @@ pub trait Effects: Send + Sync + 'static {
     /// activities that can have changed hands; `None` if all can.
     fn note_holds(&self, before: Option<&Run>, after: &Run, changed: Option<&[i64]>);
 
-    /// Workers hold nothing of a run any more: this node does not serve it.
+    /// Workers no longer hold anything of a run: this node does not serve it.
     fn release_holds(&self, run: &Run);
 
     /// Notes what storage says that workers hold of a run.

@@ -22,15 +22,15 @@ pub enum Place {
 
 /// What became of a message at its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrived {
-    /// It arrived, or its receiver wants it no more.
+pub enum DeliveryResult {
+    /// It arrived, or its receiver no longer wants it.
     Done,
     /// It arrived, and its row went with the same commit.
     Removed,
     /// A child was started: the id of its run.
     Started(String),
-    /// Its sender is told this cause.
-    NotTaken(i32),
+    /// It was rejected: its sender gets this cause.
+    Rejected(i32),
 }
 
 /// A page read from storage; `None` if all that is stored belongs to this node.
@@ -74,7 +74,7 @@ pub trait Owner: Send + Sync + 'static {
         to: NodeId,
         message: &'a OutboxMessage,
         key: OutboxKey,
-    ) -> PortFuture<'a, Result<Arrived, CallError>>;
+    ) -> PortFuture<'a, Result<DeliveryResult, CallError>>;
 
     /// Lets the node that serves a workflow delete one of its runs.
     fn delete_run<'a>(
@@ -127,7 +127,7 @@ impl Owner for Alone {
         _: NodeId,
         _: &'a OutboxMessage,
         _: OutboxKey,
-    ) -> PortFuture<'a, Result<Arrived, CallError>> {
+    ) -> PortFuture<'a, Result<DeliveryResult, CallError>> {
         Box::pin(async { Err(CallError::Moved) })
     }
 

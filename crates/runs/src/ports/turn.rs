@@ -181,9 +181,9 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let (clock, options) = (Arc::new(SystemClock), NodeOptions::default());
         let runs = Runs::new(store, clock, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
-        crate::start::load_documents(&runs).await.expect("documents are read");
+        crate::loops::load_documents(&runs).await.expect("documents are read");
         runs.recover().await.expect("nothing is damaged");
-        crate::start::start_loops(&runs);
+        crate::loops::start_loops(&runs);
         let namespace = runs.namespaces.get("default").expect("every store has it");
         let started = runs.start_workflow(start(&namespace, "queue")).await.expect("it starts");
         assert!(started.started && started.run.state().script.is_none());

@@ -3,7 +3,7 @@
 //! Bounded by bytes. Over the limit, each change examines a few slots in the order of the CLOCK algorithm, an
 //! approximation of *least recently used* at constant cost: a slot that was used since it was last examined stays. A slot
 //! that knows more than storage (a started workflow task whose start is in the tail) is *pinned*: it gives up only what
-//! can be read again. A slot that somebody waits on gives up its run and stays as the place to wait at.
+//! can be read again. A slot that a call waits on gives up its run and stays as the place to wait at.
 
 mod current;
 mod waiting;
@@ -206,7 +206,7 @@ impl Slots {
             *dropped += 1;
         }
         state.loaded = false;
-        // The caller holds the stripe, so nobody can come to use the slot; whoever uses or waits on it already keeps it.
+        // The caller holds the stripe, so no call can come to use the slot; one that uses or waits on it already keeps it.
         if Arc::strong_count(slot) > 1 || slot.progress.receiver_count() > 0 {
             self.account(&mut state);
             return Examined::Kept;
@@ -233,7 +233,7 @@ mod tests {
 
     fn touch(slots: &Slots, id: usize) {
         let slot = slots.get(&key(id));
-        let mut state = slot.state.clone().try_lock_owned().expect("nobody has it");
+        let mut state = slot.state.clone().try_lock_owned().expect("it is free");
         slots.settle(&mut state);
     }
 

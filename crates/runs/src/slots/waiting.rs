@@ -12,7 +12,7 @@ use crate::error::CallError;
 
 /// Calls that may wait for one run. Those beyond are refused.
 const WAITING_MAX: usize = 1000;
-/// Bytes of the requests of those calls. A call that nobody waits before is not refused for its size.
+/// Bytes of the requests of those calls. A call that is the first to wait is not refused for its size.
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Which run of a workflow a call is about.
@@ -49,7 +49,7 @@ pub struct Call<R, A, F, G> {
     pub types: std::marker::PhantomData<fn() -> (R, A)>,
 }
 
-/// A call that waits, whatever its types are.
+/// A call that waits, without its types.
 pub trait WaitingCall: Send {
     /// See [`Call::selector`].
     fn selector(&self) -> &RunSelector;
@@ -132,10 +132,10 @@ where
 
 /// Calls that wait for the lock of a slot.
 #[derive(Default)]
-pub struct WaitingCalls(std::sync::Mutex<Waiting>);
+pub struct WaitingCalls(std::sync::Mutex<CallQueue>);
 
 #[derive(Default)]
-struct Waiting {
+struct CallQueue {
     calls: VecDeque<WaitingEntry>,
     numbers: u64,
     /// Bytes of their requests.

@@ -89,11 +89,11 @@ struct Beat {
     age: u8,
     /// What the database answered: whether the node has its row and lane, the owner, the map's version, and which other
     /// beats had moved.
-    answer: Option<Told>,
+    answer: Option<BeatAnswer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Told {
+struct BeatAnswer {
     is_member: bool,
     owner: Option<u8>,
     map: u8,
@@ -236,12 +236,12 @@ impl Search {
         if let Some(Beat { age, answer: None }) = node.beat {
             let mut after = state.clone();
             let is_member = state.rows[me] && (!self.has(Rule::CommandWaits) || state.lanes[me].is_some());
-            let told = Told { is_member, owner: state.owner, map: state.map, moved: state.moved[1 - me] };
+            let answer = BeatAnswer { is_member, owner: state.owner, map: state.map, moved: state.moved[1 - me] };
             if is_member {
                 after.moved[me] = true;
                 after.moved[1 - me] = false;
             }
-            after.nodes[me].beat = Some(Beat { age, answer: Some(told) });
+            after.nodes[me].beat = Some(Beat { age, answer: Some(answer) });
             next.push((("the beat of N arrives", me), Ok(after)));
         }
         if let Some(group) = node.group.filter(|group| group.on_its_way) {
@@ -275,7 +275,7 @@ impl Search {
                 after.nodes[me].beat = Some(Beat { age: 0, answer: None });
                 next.push((("N beats", me), Ok(after)));
             }
-            Some(Beat { answer: Some(told), .. }) if !told.is_member => {
+            Some(Beat { answer: Some(answer), .. }) if !answer.is_member => {
                 // It lost its place: nothing is left in memory, and its row goes if it is still there.
                 let mut after = state.clone();
                 after.nodes[me] = DOWN;
@@ -286,17 +286,17 @@ impl Search {
                 after.lanes[me] = None;
                 next.push((("N learns that it lost its place", me), Ok(after)));
             }
-            Some(Beat { age, answer: Some(told) }) => {
+            Some(Beat { age, answer: Some(answer) }) => {
                 let mut after = state.clone();
                 let this = &mut after.nodes[me];
                 this.heard = if self.has(Rule::LeaseFromSending) { age } else { 0 };
                 // Time without a beat of its own says nothing about the other.
                 let passed = this.looked.saturating_sub(age).min(1);
                 this.looked = age;
-                this.still = if told.moved { 0 } else { (this.still + passed).min(LEASE) };
+                this.still = if answer.moved { 0 } else { (this.still + passed).min(LEASE) };
                 this.beat = None;
-                if told.map >= this.not_before || !self.has(Rule::NoOlderMap) {
-                    let mine = told.owner == Some(me as u8);
+                if answer.map >= this.not_before || !self.has(Rule::NoOlderMap) {
+                    let mine = answer.owner == Some(me as u8);
                     if mine && !this.serves {
                         this.serves = true;
                         this.cache = None;

@@ -1,5 +1,5 @@
 //! A store whose gate can be closed for reports: commits that take a message off the outbox are not done while it is.
-//! It can also be silent: commits are done, and nobody hears of it. Commits can be held back or panic, and runs can be
+//! It can also be silent: commits are done, and the node does not hear of it. Commits can be held back or panic, and runs can be
 //! damaged.
 
 use std::{
@@ -71,7 +71,7 @@ impl Store for Gate {
     }
 
     fn load(&self, key: RunKey) -> Read<Option<RunRecord>> {
-        if self.damaged.lock().expect("nobody panics here").contains(&key) {
+        if self.damaged.lock().expect("no holder panics").contains(&key) {
             return ready(Err(ReadError::Damaged(format!("run {}", key.0))));
         }
         self.memory.load(key)
@@ -108,7 +108,7 @@ impl Store for Gate {
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
-        if self.lost.lock().expect("nobody panics here").contains(workflow_id) {
+        if self.lost.lock().expect("no holder panics").contains(workflow_id) {
             return ready(Ok(None));
         }
         self.memory.current(namespace, workflow_id)
@@ -122,7 +122,7 @@ impl Store for Gate {
         batches_max: usize,
         bytes_max: usize,
     ) -> Read<Vec<HistoryBatch>> {
-        if self.without_history.lock().expect("nobody panics here").contains(&key) {
+        if self.without_history.lock().expect("no holder panics").contains(&key) {
             return ready(Ok(Vec::new()));
         }
         self.memory.history(key, from, until, batches_max, bytes_max)

@@ -98,7 +98,7 @@ async fn ask(place: &Place, ledger: &Ledger, workflow: &str, id: &'static str) {
             }
         };
         let note = |answer| {
-            ledger.lock().expect("nobody panics here").updates.push((workflow.to_owned(), id.to_owned(), answer));
+            ledger.lock().expect("no holder panics").updates.push((workflow.to_owned(), id.to_owned(), answer));
         };
         match reply.map(|reply| reply.stage) {
             Ok(UpdateStage::Completed(outcome)) => {
@@ -112,7 +112,7 @@ async fn ask(place: &Place, ledger: &Ledger, workflow: &str, id: &'static str) {
             Ok(_) => {}
             Err(CallError::UpdateNotFound { .. }) if is_stored => {
                 let what = format!("update {id} of {workflow} was admitted and is unknown now");
-                ledger.lock().expect("nobody panics here").broken.push(what);
+                ledger.lock().expect("no holder panics").broken.push(what);
                 return;
             }
             Err(_) => sleep(PAUSE).await,

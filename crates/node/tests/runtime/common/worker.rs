@@ -102,7 +102,7 @@ async fn answer(place: &Place, seen: &Seen, task: StartedTask) -> Option<Started
     let token = token_of(&task);
     let news = task.history.into_history().events().expect("history can be read");
     let events = {
-        let mut seen = seen.lock().expect("nobody panics here");
+        let mut seen = seen.lock().expect("no holder panics");
         let known = seen.entry(info.run_id.clone()).or_default();
         known.truncate(news.first().map_or(0, |first| first.event_id as usize - 1));
         known.extend(news);
@@ -193,7 +193,7 @@ async fn run_activity(place: &Place, started: StartedActivity, ledger: &Ledger) 
         match result {
             Ok(()) => {
                 if !fails {
-                    ledger.lock().expect("nobody panics here").activities.push((info.run_id.clone(), id));
+                    ledger.lock().expect("no holder panics").activities.push((info.run_id.clone(), id));
                 }
                 return;
             }
@@ -213,7 +213,7 @@ pub async fn client(place: Place, ledger: Ledger) {
             {
                 assert!(outcome.started, "a repeated start is recognised by its request id");
                 let run_id = outcome.run.info.run_id.clone();
-                ledger.lock().expect("nobody panics here").run_ids.push((id.to_owned(), run_id));
+                ledger.lock().expect("no holder panics").run_ids.push((id.to_owned(), run_id));
                 break;
             }
             sleep(PAUSE).await;
@@ -250,7 +250,7 @@ async fn send_signal(place: &Place, ledger: &Ledger, id: &str) {
                 .await;
             match result {
                 Ok(()) => {
-                    ledger.lock().expect("nobody panics here").signals.push(request_id);
+                    ledger.lock().expect("no holder panics").signals.push(request_id);
                     return;
                 }
                 // An earlier copy arrived and its answer was lost: the workflow could complete.

@@ -4,8 +4,8 @@
 //! waits, each group takes one commit of each namespace, then a second one of each, and so on: a namespace that commits a lot
 //! fills the groups that others leave room in, and delays them by one group at most.
 //!
-//! What holds: commits of one namespace keep their order. A [`Share::Barrier`] keeps its place among all others, since nobody
-//! knows what it depends on.
+//! What holds: commits of one namespace keep their order. A [`Share::Barrier`] keeps its place among all others, since it
+//! is not known what it depends on.
 
 use std::collections::VecDeque;
 
@@ -22,20 +22,20 @@ pub enum Share {
 
 /// What waits and did not fit into the last group.
 #[derive(Debug)]
-pub struct Turns<T> {
+pub struct RoundRobin<T> {
     /// The next one's turn first.
     lanes: VecDeque<(Share, VecDeque<T>)>,
     /// What came with and after the first barrier that waits.
     behind: VecDeque<(Share, T)>,
 }
 
-impl<T> Default for Turns<T> {
+impl<T> Default for RoundRobin<T> {
     fn default() -> Self {
         Self { lanes: VecDeque::new(), behind: VecDeque::new() }
     }
 }
 
-impl<T> Turns<T> {
+impl<T> RoundRobin<T> {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.lanes.is_empty() && self.behind.is_empty()
@@ -98,7 +98,7 @@ mod tests {
 
     /// Letters are namespaces, `-` is a barrier; with their places among those of the same kind.
     fn order(arrived: &str) -> String {
-        let mut turns = Turns::default();
+        let mut turns = RoundRobin::default();
         for letter in arrived.chars() {
             let turn = match letter {
                 '-' => Share::Barrier,
@@ -120,12 +120,12 @@ mod tests {
 
     #[test]
     fn who_rests_lets_others_pass() {
-        let mut turns = Turns::default();
+        let mut turns = RoundRobin::default();
         let (a, b) = (Share::Namespace(NamespaceKey(1)), Share::Namespace(NamespaceKey(2)));
         for (turn, item) in [(a, 1), (a, 2), (b, 3), (b, 4)] {
             turns.push(turn, item);
         }
-        let rests = |turns: &mut Turns<i32>| turns.pop(|turn| turn != a);
+        let rests = |turns: &mut RoundRobin<i32>| turns.pop(|turn| turn != a);
         assert_eq!((rests(&mut turns), rests(&mut turns), rests(&mut turns)), (Some(3), Some(4), None));
         assert_eq!(turns.waiting().collect::<Vec<_>>(), [a]);
         assert_eq!(turns.pop(|_| true), Some(1));
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_namespace_keeps_its_order() {
-        let mut turns = Turns::default();
+        let mut turns = RoundRobin::default();
         let mut random: u64 = 7;
         for number in 0..1000_u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
