@@ -279,6 +279,24 @@ fn changed_code_is_noticed() {
     check(failed, Kind::ExtraCommand, end);
 }
 
+/// The history of a query may end with the start of a workflow task. That task is still to be answered, by the execution that
+/// the query leaves in the cache.
+#[test]
+fn a_query_does_not_take_the_workflow_task_beside_it() {
+    let mut history = Recorder::start();
+    let query = |history: &Recorder| {
+        let mut queried = execution::<Sequence>();
+        queried.replay(history.0.clone()).expect("it fits");
+        queried
+    };
+    let (finished, events) = turn(&mut query(&history), &mut history);
+    assert_eq!(kinds(&finished), [CommandType::ScheduleActivityTask], "the first task");
+    history.completed(events[0], 1);
+    history.task();
+    let (finished, _) = turn(&mut query(&history), &mut history);
+    assert_eq!(kinds(&finished), [CommandType::ScheduleActivityTask], "a later one");
+}
+
 workflow!(Foreign, |ctx| {
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
     std::thread::spawn(move || {

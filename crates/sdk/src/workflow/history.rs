@@ -94,7 +94,12 @@ impl Splitter {
                     let next = events.peek().map(HistoryEvent::event_type);
                     let is_turn = match next {
                         Some(EventType::WorkflowTaskCompleted) => true,
-                        None => answer,
+                        None if answer => true,
+                        // A query came while the task is under way: the task itself is still to be answered.
+                        None => {
+                            self.last = event.event_id - 1;
+                            return Ok(None);
+                        }
                         // Failed and timed-out ones are no turns.
                         Some(_) => false,
                     };
