@@ -54,7 +54,7 @@ impl Runs {
             let Some(runs) = runs.upgrade() else { return };
             match ended {
                 Err(error) if error.is_panic() => runs.vitals.fail(what, &panic_text(&*error.into_panic())),
-                Ok(()) if !ends && !runs.is_stopping() => runs.vitals.fail(what, "nobody told it to"),
+                Ok(()) if !ends && !runs.is_stopping() => runs.vitals.fail(what, "it has to run until the node stops"),
                 Ok(()) | Err(_) => {}
             }
         });
