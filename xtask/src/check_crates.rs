@@ -17,8 +17,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store-postgres", &["segno-store"]),
     // The parts of a node: docs/internals/decisions/039-crates-of-a-node.md.
     ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
-    ("segno-matching", &["segno-environment", "segno-proto", "segno-store"]),
-    ("segno-runs", &["segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"]),
+    ("segno-deployments", &["segno-environment", "segno-proto", "segno-store"]),
+    ("segno-matching", &["segno-deployments", "segno-environment", "segno-proto", "segno-store"]),
+    ("segno-runs", &["segno-deployments", "segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"]),
     (
         "segno-workers",
         &["segno-engine", "segno-environment", "segno-matching", "segno-proto", "segno-runs", "segno-store"],
@@ -26,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "segno-dispatch",
         &[
+            "segno-deployments",
             "segno-engine",
             "segno-environment",
             "segno-matching",
@@ -40,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "segno-cluster",
         &[
             "segno-dispatch",
+            "segno-deployments",
             "segno-engine",
             "segno-environment",
             "segno-matching",
@@ -53,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "segno-cluster",
             "segno-dispatch",
+            "segno-deployments",
             "segno-engine",
             "segno-environment",
             "segno-matching",

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use segno_deployments::Registry;
 use segno_engine::{Context, Run, limits::Limits};
 use segno_environment::{
     clock::Clock,
@@ -51,6 +52,8 @@ pub struct Runs {
     pub owner: Arc<dyn Owner>,
     /// Makes commits durable.
     pub committer: Committer,
+    /// To which versions of workers tasks go.
+    pub deployments: Arc<Registry>,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
     /// The cache of runs, with a lock for each workflow id.
@@ -124,6 +127,7 @@ impl Runs {
             node_number: owner.node(),
             owner,
             committer,
+            deployments: Arc::default(),
             clock,
             list_limits: ListLimits::default(),
             start_limits: StartLimits::default(),
