@@ -2,14 +2,14 @@
 //!
 //! Everything that git would track is read once into a [`Tree`]; each check is a function from the tree to problems and
 //! is tested on small trees that break its rule. Nothing is built, nothing is fetched. Checks of crates and their
-//! dependencies are in `check_crates.rs`, of circles inside a crate in `check_circles.rs`, checks of documents in `check_docs.rs`, the reading of Rust in
+//! dependencies are in `check_crates.rs`, of circles inside a crate in `check_circles.rs`, of what a node takes from the machine in `check_given.rs`, checks of documents in `check_docs.rs`, the reading of Rust in
 //! `check_source.rs`.
 
 use std::{fmt, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{check_circles, check_crates, check_docs, check_source, workspace};
+use crate::{check_circles, check_crates, check_docs, check_given, check_source, workspace};
 
 /// Directories that hold nothing of ours; the same ones that git ignores.
 const IGNORED: [&str; 7] = [".git", "target", "node_modules", "dist", "__pycache__", ".venv", ".pytest_cache"];
@@ -136,6 +136,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("no unwrap()", check_source::unwraps),
     ("nothing left undone", check_source::undone),
     ("pure engine", check_source::engine),
+    ("a node takes nothing from the machine", check_given::given),
     ("requests in the server", check_source::requests),
     ("names that were given up", check_source::names),
     ("no machine in the text", check_docs::machines),

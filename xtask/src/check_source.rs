@@ -157,7 +157,7 @@ fn requests_except(tree: &Tree, exceptions: &[&str]) -> Vec<Problem> {
 }
 
 /// Each identifier of a line with what follows it.
-fn words(line: &str) -> impl Iterator<Item = (&str, &str)> {
+pub fn words(line: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = line;
     std::iter::from_fn(move || {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';

@@ -7,6 +7,7 @@ mod check;
 mod check_circles;
 mod check_crates;
 mod check_docs;
+mod check_given;
 mod check_source;
 mod fuzz;
 mod test;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use segno_node::Moved;
+use segno_node::{Environment, Moved};
 use segno_store::Store;
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{BackupError, DATABASE_FILE, SqliteStore};
@@ -156,8 +156,9 @@ impl Import {
         } else {
             Box::new(File::open(&from).with_context(|| format!("opening {}", from.display()))?)
         };
+        let environment = Environment::of_machine();
         let moved = self.place.with(move |store| {
-            let moved = segno_node::import(store, BufReader::with_capacity(1 << 20, input));
+            let moved = segno_node::import(store, &*environment.random, BufReader::with_capacity(1 << 20, input));
             moved.with_context(|| format!("reading {}", from.display()))
         })?;
         tell("imported", moved);

@@ -11,13 +11,14 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_node::{Clock, DatabaseClock, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
+use segno_node::{
+    Clock, DatabaseClock, Environment, Listener, Network, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock,
+};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Store};
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{Options, SqliteStore};
 use tokio::{
-    net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
@@ -179,7 +180,8 @@ impl Plan {
         tell: &watch::Sender<bool>,
         mut told: watch::Receiver<bool>,
     ) -> anyhow::Result<ServerEnd> {
-        let (kept, listener) = open(self.data, self.discard_damaged_log).await?;
+        let environment = Environment::of_machine();
+        let (kept, listener) = open(self.data, self.discard_damaged_log, &*environment.network).await?;
         let is_tls = self.listen.security.tls.is_some();
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
@@ -197,8 +199,8 @@ impl Plan {
         let stopped = async move {
             let _ = told.wait_for(|stop| *stop).await;
         };
-        let clock = self.skipping.clock(&*store);
-        let node = Node::start_among(store, clock, self.node, listener).await?;
+        let environment = Environment { clock: self.skipping.clock(&*store), ..environment };
+        let node = Node::start_among(store, environment, self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             ServerStore::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
@@ -319,12 +321,13 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
 async fn open(
     data: Data,
     discard_damaged_log: bool,
-) -> anyhow::Result<(ServerStore, Option<(TcpListener, NodeIdentity)>)> {
+    network: &dyn Network,
+) -> anyhow::Result<(ServerStore, Option<(Box<dyn Listener>, NodeIdentity)>)> {
     match data {
         Data::InMemory => Ok((ServerStore::InMemory(Arc::new(MemoryStore::default())), None)),
         Data::Database { url, node_name, may_lose_commits, listen, ip, address, lease } => {
-            let listener = listen_for_nodes(listen, ip).await?;
-            let local = listener.local_addr().context("the server does not know its own address")?;
+            let listener = listen_for_nodes(network, listen, ip).await?;
+            let local = listener.address().context("the server does not know its own address")?;
             let node_address = address.unwrap_or_else(|| match local.ip().is_unspecified() {
                 true => format!("{node_name}:{}", local.port()),
                 false => local.to_string(),
@@ -354,12 +357,16 @@ async fn open(
 
 /// The port for other nodes. If nothing is said and the usual one is taken, any free one does: others find it in the
 /// database.
-async fn listen_for_nodes(listen: Option<SocketAddr>, ip: std::net::IpAddr) -> anyhow::Result<TcpListener> {
+async fn listen_for_nodes(
+    network: &dyn Network,
+    listen: Option<SocketAddr>,
+    ip: std::net::IpAddr,
+) -> anyhow::Result<Box<dyn Listener>> {
     let address = listen.unwrap_or(SocketAddr::new(ip, NODE_PORT));
-    match TcpListener::bind(address).await {
+    match network.listen(address).await {
         Ok(listener) => Ok(listener),
         Err(_) if listen.is_none() => {
-            Ok(TcpListener::bind(SocketAddr::new(ip, 0)).await.context("there is no free port for other nodes")?)
+            Ok(network.listen(SocketAddr::new(ip, 0)).await.context("there is no free port for other nodes")?)
         }
         Err(error) => Err(error).with_context(|| {
             format!("cannot listen on {address} for other nodes. Choose another address with --node-listen")

@@ -1,17 +1,19 @@
 //! Connections that other nodes made: requests are answered and one-way messages received, until the connection breaks.
 
 use std::{
-    collections::HashMap,
     io,
     sync::{Arc, Mutex, Weak},
 };
 
 use segno_dispatch::Delivery;
-use segno_environment::lock::lock;
+use segno_environment::{
+    environment::{Connection, Listener},
+    hash::HashMap,
+    lock::lock,
+};
 use segno_store::cluster::{Member, NodeId};
 use tokio::{
     io::BufReader,
-    net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinSet},
 };
 use tokio_rustls::TlsAcceptor;
@@ -20,7 +22,7 @@ use super::{
     encryption,
     endpoint::Endpoint,
     frames::{FRAMES_BYTES_MAX, Outgoing, read_some, write_frames},
-    handshake::{Side, proof, random, receive_hello, refused, send_hello},
+    handshake::{Side, proof, receive_hello, refused, send_hello},
     link::{HANDSHAKE_MAX, RETRY_DELAY},
     wire::{
         Empty, Frame, FrameBody, Hello, Notification, Offer, PROTOCOL, Request, RequestBody, Response, ResponseBody,
@@ -51,7 +53,7 @@ pub(super) trait RequestHandler: Send + Sync + 'static {
 
 /// Takes connections of other nodes until the node is gone.
 pub(super) async fn accept<H: RequestHandler>(
-    listener: TcpListener,
+    listener: Box<dyn Listener>,
     acceptor: TlsAcceptor,
     endpoint: Arc<Endpoint>,
     handler: Weak<H>,
@@ -65,7 +67,7 @@ pub(super) async fn accept<H: RequestHandler>(
             }
         }
         let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, "a connection of another node was not accepted");
                 tokio::time::sleep(RETRY_DELAY).await;
@@ -113,12 +115,11 @@ async fn is_of(endpoint: &Endpoint, from: NodeId, certificate: &[u8]) -> bool {
 }
 
 async fn serve<H: RequestHandler>(
-    stream: TcpStream,
+    stream: Connection,
     acceptor: &TlsAcceptor,
     endpoint: &Endpoint,
     handler: Weak<H>,
 ) -> io::Result<()> {
-    stream.set_nodelay(true)?;
     let (me, secret) = (endpoint.topology.me, &endpoint.secret);
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let cleartext = endpoint.topology.map().members.iter().any(Member::speaks_in_the_clear);
@@ -128,7 +129,7 @@ async fn serve<H: RequestHandler>(
     let mut read = BufReader::new(read);
     let handshake = async {
         let theirs = receive_hello(&mut read).await?;
-        let (from, challenge) = (NodeId(theirs.node), random()?);
+        let (from, challenge) = (NodeId(theirs.node), endpoint.random.bits()?);
         if theirs.to != me.0 {
             return Err(refused("it looks for another node"));
         }
@@ -193,6 +194,7 @@ async fn serve<H: RequestHandler>(
     // Only this connection carries what that node says of its workers.
     let number = endpoint.number_incoming(from);
     let ended = tokio::select! {
+        biased;
         ended = writing => ended,
         ended = reading => ended,
     };

@@ -9,7 +9,7 @@
 //! to the first take, so that a take without an answer means that nothing waits at the home.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -18,7 +18,7 @@ use std::{
 };
 
 use segno_dispatch::{Delivery, Poll};
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_matching::{PollerVersion, QueueKey, TaskOffer};
 use segno_store::cluster::NodeId;
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
@@ -94,7 +94,7 @@ impl EdgeQueue {
             quiet: false,
             limited,
             limited_until: None,
-            told: HashMap::new(),
+            told: HashMap::default(),
             met: BTreeMap::new(),
             waiting_most: 0,
         }

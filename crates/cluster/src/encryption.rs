@@ -19,22 +19,12 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
     version::TLS13,
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use segno_environment::environment::Connection;
+use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// What a node's certificate is made for. No node checks it: the certificate as a whole is compared.
 const NAME: &str = "node.segno.invalid";
-
-/// A connection between nodes.
-pub(super) type Channel = Box<dyn Duplex>;
-
-/// What can be read and written.
-pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// The key and the certificate of one life of a node.
 pub struct NodeIdentity {
@@ -66,9 +56,9 @@ impl NodeIdentity {
     }
 
     /// Encrypts a connection to the node that has this certificate; a node that has none cannot.
-    pub(super) async fn connect(&self, stream: TcpStream, pinned: &[u8]) -> io::Result<Channel> {
+    pub(super) async fn connect(&self, stream: Connection, pinned: &[u8]) -> io::Result<Connection> {
         if pinned.is_empty() {
-            return Ok(Box::new(stream));
+            return Ok(stream);
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = Pinned { certificate: Some(pinned.to_vec()), provider: provider.clone() };
@@ -103,11 +93,17 @@ impl NodeIdentity {
 /// the other side does not begin with a handshake, that is none.
 pub(super) async fn accept(
     acceptor: &TlsAcceptor,
-    stream: TcpStream,
+    mut stream: Connection,
     cleartext: bool,
-) -> io::Result<(Channel, Vec<u8>)> {
-    if cleartext && !begins_with_handshake(&stream).await? {
-        return Ok((Box::new(stream), Vec::new()));
+) -> io::Result<(Connection, Vec<u8>)> {
+    if cleartext {
+        let mut first = [0; 2];
+        stream.read_exact(&mut first).await?;
+        let (read, write) = tokio::io::split(stream);
+        stream = Box::new(tokio::io::join(io::Cursor::new(first).chain(read), write));
+        if !is_handshake(first) {
+            return Ok((stream, Vec::new()));
+        }
     }
     let stream = acceptor.accept(stream).await?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -117,12 +113,8 @@ pub(super) async fn accept(
 
 /// Whether the first bytes are those of a TLS record with a handshake. In the clear they are the length of a short message,
 /// whose second byte is 0.
-async fn begins_with_handshake(stream: &TcpStream) -> io::Result<bool> {
-    let mut first = [0; 2];
-    while stream.peek(&mut first).await? == 1 {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    Ok(first == [0x16, 3])
+fn is_handshake(first: [u8; 2]) -> bool {
+    first == [0x16, 3]
 }
 
 /// Accepts one certificate; or any, where the caller compares it as soon as it knows with which.
@@ -235,7 +227,7 @@ impl ClientCertVerifier for Pinned {
 mod tests {
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
+        net::{TcpListener, TcpStream},
     };
 
     use super::*;
@@ -250,7 +242,7 @@ mod tests {
         let acceptor = identity.acceptor().expect("an acceptor");
         let accepted = tokio::spawn(async move {
             let (stream, _) = listener.accept().await?;
-            let (mut stream, shown) = accept(&acceptor, stream, cleartext).await?;
+            let (mut stream, shown) = accept(&acceptor, Box::new(stream), cleartext).await?;
             stream.write_all(b"hello").await?;
             stream.flush().await?;
             Ok(shown)
@@ -263,7 +255,7 @@ mod tests {
         let (one, other) = (NodeIdentity::generate().expect("made"), NodeIdentity::generate().expect("made"));
         let (address, accepted) = listen(&one, true).await;
         let stream = TcpStream::connect(&address).await.expect("connected");
-        let mut stream = other.connect(stream, one.certificate()).await.expect("the node that was meant");
+        let mut stream = other.connect(Box::new(stream), one.certificate()).await.expect("the node that was meant");
         let mut heard = [0; 5];
         stream.read_exact(&mut heard).await.expect("encrypted");
         assert_eq!(&heard, b"hello");
@@ -277,7 +269,7 @@ mod tests {
         let (node, stranger) = (NodeIdentity::generate().expect("made"), NodeIdentity::generate().expect("made"));
         let (address, accepted) = listen(&stranger, false).await;
         let stream = TcpStream::connect(&address).await.expect("connected");
-        assert!(node.connect(stream, node.certificate()).await.is_err());
+        assert!(node.connect(Box::new(stream), node.certificate()).await.is_err());
         assert!(accepted.await.expect("no panic").is_err());
     }
 
@@ -287,7 +279,7 @@ mod tests {
         for cleartext in [true, false] {
             let (address, accepted) = listen(&node, cleartext).await;
             let stream = TcpStream::connect(&address).await.expect("connected");
-            let mut stream = before.connect(stream, &[]).await.expect("nothing is agreed on");
+            let mut stream = before.connect(Box::new(stream), &[]).await.expect("nothing is agreed on");
             // Also if the first byte comes alone, and is that of a handshake.
             stream.write_all(&[0x16]).await.expect("sent");
             tokio::time::sleep(std::time::Duration::from_millis(30)).await;

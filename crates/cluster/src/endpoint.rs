@@ -1,14 +1,16 @@
 //! This node as others connect to it: its identity, the secret of the cluster, and what went over its connections.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
 };
 
-use segno_environment::lock::lock;
+use segno_environment::{
+    Environment,
+    environment::{Network, Random},
+    hash::HashMap,
+    lock::lock,
+};
 use segno_store::cluster::{ClusterMap, NodeId};
 
 use super::{encryption::NodeIdentity, topology::Topology};
@@ -43,15 +45,24 @@ pub(super) struct Endpoint {
     pub(super) secret: [u8; 16],
     /// Proves to other nodes that this is the one that the database names. There is none if there is no listener for them.
     pub(super) identity: Option<Arc<NodeIdentity>>,
+    pub(super) random: Arc<dyn Random>,
+    pub(super) network: Arc<dyn Network>,
     traffic: Mutex<HashMap<NodeId, Arc<Traffic>>>,
     /// How many connections each node made: the newest counts.
     incoming: Mutex<HashMap<NodeId, u64>>,
 }
 
 impl Endpoint {
-    pub(super) fn new(topology: Arc<Topology>, identity: Option<Arc<NodeIdentity>>) -> Self {
-        let secret = topology.membership.secret();
-        Self { topology, secret, identity, traffic: Mutex::default(), incoming: Mutex::default() }
+    pub(super) fn new(topology: Arc<Topology>, identity: Option<Arc<NodeIdentity>>, environment: &Environment) -> Self {
+        Self {
+            secret: topology.membership.secret(),
+            topology,
+            identity,
+            random: environment.random.clone(),
+            network: environment.network.clone(),
+            traffic: Mutex::default(),
+            incoming: Mutex::default(),
+        }
     }
 
     pub(super) fn traffic_with(&self, node: NodeId) -> Arc<Traffic> {

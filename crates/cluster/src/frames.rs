@@ -14,6 +14,7 @@ use std::{
 };
 
 use prost::Message;
+use segno_environment::environment::Connection;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf},
     sync::{Notify, mpsc},
@@ -21,7 +22,6 @@ use tokio::{
 };
 
 use super::{
-    encryption::Channel,
     endpoint::Traffic,
     wire::{Empty, Frame, FrameBody, Frames},
 };
@@ -41,8 +41,8 @@ const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// A connection on which nothing came for so long is broken.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-pub(super) type Reading = BufReader<ReadHalf<Channel>>;
-pub(super) type Writing = WriteHalf<Channel>;
+pub(super) type Reading = BufReader<ReadHalf<Connection>>;
+pub(super) type Writing = WriteHalf<Connection>;
 
 /// A frame that waits to be written.
 pub(super) struct QueuedFrame {
@@ -167,6 +167,11 @@ pub(super) async fn write_frames(
     loop {
         let before = frames.len();
         tokio::select! {
+            biased;
+            _ = ping.tick(), if pings => {
+                frames.push(QueuedFrame { frame: Frame { id: 0, body: Some(FrameBody::Ping(Empty {})) }, length: 0, lazy: false });
+                backlog.frames.fetch_add(1, Ordering::Relaxed);
+            }
             received = receiver.recv_many(&mut frames, FRAMES_MAX) => {
                 if received == 0 {
                     return Ok(());
@@ -185,10 +190,6 @@ pub(super) async fn write_frames(
                 }
             }
             () = lazy.as_mut(), if !frames.is_empty() => {}
-            _ = ping.tick(), if pings => {
-                frames.push(QueuedFrame { frame: Frame { id: 0, body: Some(FrameBody::Ping(Empty {})) }, length: 0, lazy: false });
-                backlog.frames.fetch_add(1, Ordering::Relaxed);
-            }
         }
         // Large frames go one by one, so that no write is larger than what is accepted.
         let (mut some, mut bytes) = (Vec::with_capacity(frames.len()), 0);

@@ -37,12 +37,6 @@ pub(super) fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned())
 }
 
-pub(super) fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(u64::from_le_bytes(bytes))
-}
-
 pub(super) async fn send_hello(write: &mut Writing, hello: Hello) -> io::Result<()> {
     write_some(write, Frames { frames: vec![Frame { id: 0, body: Some(FrameBody::Hello(hello)) }] }).await
 }

@@ -32,18 +32,15 @@ mod sightings;
 mod topology;
 mod wire;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicUsize},
-};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicUsize};
 
 use edge::Edge;
 use segno_dispatch::Dispatch;
-use segno_environment::lock::lock;
+use segno_environment::{environment::Listener, hash::HashMap, lock::lock};
 use segno_matching::QueueKey;
 use segno_runs::runs::Runs;
 use sightings::AnnouncedWorkers;
-use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
+use tokio::{task::AbortHandle, time::Instant};
 
 pub use calls::{ClientCalls, ForwardError, Forwarded};
 pub use encryption::NodeIdentity;
@@ -101,7 +98,7 @@ impl Cluster {
     }
 
     /// Accepts connections of other nodes until this one ends.
-    pub fn accept_nodes(self: &Arc<Self>, listener: TcpListener) {
+    pub fn accept_nodes(self: &Arc<Self>, listener: Box<dyn Listener>) {
         let endpoint = &self.peers.endpoint;
         let Some(acceptor) = endpoint.identity.as_ref().and_then(|identity| match identity.acceptor() {
             Ok(acceptor) => Some(acceptor),

@@ -5,7 +5,6 @@
 //! the worker has it; a connection that breaks gives it back.
 
 use std::{
-    collections::HashMap,
     io,
     sync::{
         Arc, Mutex, Weak,
@@ -15,11 +14,10 @@ use std::{
 };
 
 use segno_dispatch::RemoteHold;
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::cluster::{Member, NodeId};
 use tokio::{
     io::BufReader,
-    net::TcpStream,
     sync::{oneshot, watch},
     task::AbortHandle,
     time::Instant,
@@ -28,7 +26,7 @@ use tokio::{
 use super::{
     endpoint::{Endpoint, Traffic},
     frames::{FRAMES_BYTES_MAX, Outgoing, Reading, Writing, read_some, write_frames},
-    handshake::{Side, proof, random, receive_hello, refused, send_hello},
+    handshake::{Side, proof, receive_hello, refused, send_hello},
     wire::{Empty, Frame, FrameBody, Hello, Notification, PROTOCOL, Request, Response, ResponseBody},
 };
 
@@ -273,7 +271,7 @@ pub(super) async fn keep_connected<H: LinkHandler>(handler: Weak<H>, endpoint: A
         match dial(&endpoint, to, &address).await {
             Ok((read, write)) => {
                 let (frames, receiver) = Outgoing::new();
-                let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+                let pending: Pending = Arc::new(Mutex::new(Some(HashMap::default())));
                 let open = Open { frames: frames.clone(), pending: pending.clone() };
                 let Some(this) = link.upgrade() else { return };
                 this.open.send_replace(Some(open));
@@ -288,6 +286,7 @@ pub(super) async fn keep_connected<H: LinkHandler>(handler: Weak<H>, endpoint: A
                 let writing = write_frames(write, receiver, &frames.backlog, &traffic, true);
                 let reading = read_responses(read, &pending, &traffic);
                 let why = tokio::select! {
+                    biased;
                     ended = writing => ended,
                     ended = reading => ended,
                 };
@@ -315,11 +314,10 @@ async fn dial(endpoint: &Endpoint, to: NodeId, address: &str) -> io::Result<(Rea
     let map = endpoint.topology.map();
     let member = map.member(to).ok_or_else(|| refused("the database does not name it"))?;
     let dialled = async {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        let stream = endpoint.network.connect(address).await?;
         let (read, mut write) = tokio::io::split(identity.connect(stream, &member.certificate).await?);
         let mut read = BufReader::new(read);
-        let challenge = random()?;
+        let challenge = endpoint.random.bits()?;
         send_hello(&mut write, Hello { node: me.0, protocol: PROTOCOL, challenge, proof: 0, to: to.0 }).await?;
         let theirs = receive_hello(&mut read).await?;
         let challenges = (challenge, theirs.challenge);

@@ -97,6 +97,7 @@ impl Cluster {
             self.peers.notify(home, NotificationBody::PollReport(polls));
         }
         tokio::select! {
+            biased;
             met = &mut wait.met => met.map_err(|_| ()),
             () = dismissal => Err(()),
             () = tokio::time::sleep_until(poll.deadline) => Ok(None),

@@ -1,11 +1,8 @@
 //! The other nodes, as this one reaches them: a link to each, requests, one-way messages and broadcasts.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
-use segno_environment::lock::lock;
+use segno_environment::{Environment, hash::HashMap, lock::lock};
 use segno_runs::{error::CallError, ports::PortFuture};
 use segno_store::{
     Store,
@@ -31,9 +28,9 @@ pub struct Peers {
 
 impl Peers {
     /// The other nodes of the cluster that a store is part of. `None` if there can be none.
-    pub fn of(store: &dyn Store, identity: Option<Arc<NodeIdentity>>) -> Option<Arc<Self>> {
+    pub fn of(store: &dyn Store, identity: Option<Arc<NodeIdentity>>, environment: &Environment) -> Option<Arc<Self>> {
         let topology = Topology::of(store)?;
-        let endpoint = Arc::new(Endpoint::new(topology.clone(), identity));
+        let endpoint = Arc::new(Endpoint::new(topology.clone(), identity, environment));
         Some(Arc::new(Self { topology, endpoint, links: Mutex::default() }))
     }
 

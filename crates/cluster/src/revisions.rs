@@ -85,7 +85,7 @@ impl Cluster {
     pub async fn catch_up(&self) -> Result<(), CallError> {
         let membership = &self.topology.membership;
         let _one = self.reloading.lock().await;
-        let asked = std::time::Instant::now();
+        let asked = Instant::now();
         let stored = membership.revisions().await?.stored;
         if stored != membership.loaded_revision() && !sabotage::is_on("ignore-revisions") {
             let read = self.observer.reload().await;

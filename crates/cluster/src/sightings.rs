@@ -6,16 +6,16 @@
 //! they count as if their connections had ended in good order, and have their lease to show up elsewhere.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use segno_dispatch::Poll;
-use segno_environment::{connection::ConnectionId, lock::lock};
+use segno_environment::{connection::ConnectionId, hash::HashMap, lock::lock};
 use segno_runs::placement::connection_prefix;
 use segno_store::{NamespaceKey, cluster::NodeId};
 use segno_workers::{Caller, Party};
+use tokio::time::Instant;
 
 use super::{
     Cluster,

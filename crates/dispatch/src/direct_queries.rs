@@ -1,8 +1,8 @@
 //! Queries that go to workers by themselves, and wait for an answer.
 
-use std::{collections::HashMap, sync::Mutex};
+use std::sync::Mutex;
 
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_matching::QueryTask;
 use segno_proto::query::WorkflowQuery;
 use segno_runs::queries::QueryAnswer;

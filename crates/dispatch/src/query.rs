@@ -200,6 +200,7 @@ impl Dispatch {
             let offer = self.offer_query(self.query_queue(run, false), task.clone(), false);
             tokio::time::timeout_at(deadline, offer).await.map_err(|_| CallError::DeadlineExceeded)?;
             tokio::select! {
+                biased;
                 answered = wait(&mut answer, deadline) => return answered,
                 // The queue may have another home, which does not know of it.
                 () = moved => task = task.again(false),

@@ -4,9 +4,10 @@
 //! storage was looked at keeps its mark; the next refill goes on where this one ended, so that tasks which are with
 //! workers (memory alone knows that they were started) cannot keep the others out.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Run, activity::is_waiting};
+use segno_environment::hash::HashMap;
 use segno_matching::{QueueKey, QueueKind};
 use segno_runs::{error::CallError, recovery::load_all};
 use segno_store::{OpenRun, RunKey};
@@ -23,7 +24,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Refills queues until the node stops.
 pub async fn run(dispatch: Arc<Dispatch>) {
     // Where the next refill of a queue goes on.
-    let mut cursors: HashMap<QueueKey, RunKey> = HashMap::new();
+    let mut cursors: HashMap<QueueKey, RunKey> = HashMap::default();
     while !dispatch.runs.is_stopping() {
         let Some(key) = dispatch.matching.refills.next() else {
             dispatch.matching.refills.added().await;
@@ -95,7 +96,7 @@ impl Dispatch {
     }
 
     /// Offers what of a run belongs to a queue and is not there.
-    fn offer_forgotten(&self, key: &QueueKey, run: &Run, known: &std::collections::HashSet<(RunKey, i64)>) {
+    fn offer_forgotten(&self, key: &QueueKey, run: &Run, known: &segno_environment::hash::HashSet<(RunKey, i64)>) {
         if run.is_paused() {
             return;
         }

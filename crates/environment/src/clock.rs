@@ -5,11 +5,12 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use segno_proto::Nanos;
 use segno_store::cluster::{Membership, TimeReading};
+use tokio::time::Instant;
 
 use crate::{skipping::SkippingClock, system_time};
 
@@ -32,9 +33,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Nanos;
 
     /// Nanoseconds since some moment. Unlike [`Clock::now`] it never jumps, also when the machine's clock is set.
-    fn monotonic(&self) -> Nanos {
-        system_time::monotonic()
-    }
+    fn monotonic(&self) -> Nanos;
 
     /// The same clock if it jumps while nothing is under way.
     fn skipping(&self) -> Option<&SkippingClock> {
@@ -51,11 +50,43 @@ impl Clock for SystemClock {
     fn now(&self) -> Nanos {
         system_time::now()
     }
+
+    fn monotonic(&self) -> Nanos {
+        system_time::monotonic()
+    }
+}
+
+/// The time of the runtime, from a moment on. It passes as sleeps do, also if the runtime is paused or simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeClock {
+    began_at: Nanos,
+    began: Instant,
+}
+
+impl RuntimeClock {
+    /// A clock that shows this now.
+    pub fn from(now: Nanos) -> Self {
+        Self { began_at: now, began: Instant::now() }
+    }
+}
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Nanos {
+        self.began_at + self.monotonic()
+    }
+
+    fn monotonic(&self) -> Nanos {
+        self.began.elapsed().as_nanos() as Nanos
+    }
 }
 
 impl Clock for SkippingClock {
     fn now(&self) -> Nanos {
         self.now()
+    }
+
+    fn monotonic(&self) -> Nanos {
+        system_time::monotonic()
     }
 
     fn skipping(&self) -> Option<&SkippingClock> {
@@ -126,6 +157,10 @@ impl DatabaseClock {
 impl Clock for DatabaseClock {
     fn now(&self) -> Nanos {
         self.at(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Nanos {
+        system_time::monotonic()
     }
 }
 

@@ -1,8 +1,13 @@
-//! Fresh ids: random bits and UUIDs, from one seed drawn at the start.
+//! Fresh ids: random bits and UUIDs, from one seed that is given.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use segno_engine::uuid;
+
+use crate::environment::Random;
 
 /// Hands out random-looking numbers that never repeat within a process.
 pub struct Ids {
@@ -11,14 +16,16 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// Draws a seed from the system.
-    pub fn seeded() -> Self {
-        let mut seed = [0; 16];
-        // Without system randomness ids are still unique in this process; that is all the server relies on.
-        let _ = getrandom::fill(&mut seed);
-        let (low, high) = seed.split_at(8);
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-        Self { counter: AtomicU64::new(number(low)), key: number(high) }
+    /// Draws a seed.
+    pub fn seeded(random: &dyn Random) -> Self {
+        // Without randomness ids are still unique in this process; that is all the server relies on.
+        let draw = || random.bits().unwrap_or_default();
+        Self { counter: AtomicU64::new(draw()), key: draw() }
+    }
+
+    /// The ids that follow from a seed.
+    pub fn of_seed(seed: u64) -> Self {
+        Self { counter: AtomicU64::new(seed), key: 0 }
     }
 
     /// 64 random bits.
@@ -34,5 +41,13 @@ impl Ids {
     /// A random UUID (version 4).
     pub fn uuid(&self) -> String {
         uuid(4, self.bits(), self.bits())
+    }
+}
+
+/// What a simulation draws: the same numbers for the same seed.
+impl Random for Ids {
+    fn fill(&self, bytes: &mut [u8]) -> io::Result<()> {
+        bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&self.bits().to_le_bytes()[..chunk.len()]));
+        Ok(())
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Used where the node itself has work to do for namespaces: messages between runs, turns of scripts, wake-ups.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use crate::hash::HashMap;
 
 use segno_store::NamespaceKey;
 
@@ -15,7 +17,7 @@ pub struct Lanes<T> {
 
 impl<T> Default for Lanes<T> {
     fn default() -> Self {
-        Self { waiting: HashMap::new(), order: VecDeque::new() }
+        Self { waiting: HashMap::default(), order: VecDeque::new() }
     }
 }
 

@@ -1,9 +1,11 @@
-//! What every part of a node is given: the clock, ids, counters, health, locks that survive a panic.
+//! What every part of a node is given: the clock, random bits, threads, connections, ids, counters, health, locks that survive
+//! a panic.
 //!
 //! Knows neither runs nor queues.
 
 pub mod clock;
 pub mod connection;
+pub mod environment;
 pub mod finish;
 pub mod hash;
 pub mod health;
@@ -11,14 +13,16 @@ pub mod ids;
 mod labels;
 pub mod lanes;
 pub mod lock;
+mod machine;
 pub mod metrics;
 pub mod sabotage;
 pub mod skipping;
 mod system_time;
 pub mod vitals;
 
-pub use clock::{Clock, DatabaseClock, SystemClock};
+pub use clock::{Clock, DatabaseClock, RuntimeClock, SystemClock};
 pub use connection::ConnectionId;
+pub use environment::Environment;
 pub use hash::HashMap;
 pub use health::{Health, HealthChanges};
 pub use labels::{Family, Latency};

@@ -8,12 +8,14 @@
 //! Only the timer loop of the runs moves the clock, so that nothing happens between the decision and the jump.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{
         Mutex,
         atomic::{AtomicI64, Ordering},
     },
 };
+
+use crate::hash::HashSet;
 
 use segno_proto::Nanos;
 use segno_store::RunKey;

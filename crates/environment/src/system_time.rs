@@ -1,5 +1,7 @@
 //! The machine's time.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use std::{
     sync::{
         OnceLock,

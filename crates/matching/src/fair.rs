@@ -7,10 +7,11 @@
 //! What holds: a key with many tasks does not delay the tasks of another by more than its share.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
+use segno_environment::hash::HashMap;
 use segno_proto::Nanos;
 
 use super::task::QueuedTask;

@@ -283,9 +283,10 @@ impl Matching {
             let wait = LimitWait { matching: self, key: poll.queue, since: now };
             let pause = until(self.clock.now(), at).min(SLEEP_MAX);
             tokio::select! {
+                biased;
+                () = tokio::time::sleep_until(poll.deadline) => return None,
                 () = tokio::time::sleep(pause) => {}
                 () = changed => {}
-                () = tokio::time::sleep_until(poll.deadline) => return None,
             }
             // This poll tries again itself.
             std::mem::forget(wait);
@@ -556,7 +557,7 @@ impl Matching {
     }
 
     /// See [`Queue::known_tasks`].
-    pub fn known_tasks(&self, key: &QueueKey) -> std::collections::HashSet<(RunKey, i64)> {
+    pub fn known_tasks(&self, key: &QueueKey) -> segno_environment::hash::HashSet<(RunKey, i64)> {
         lock(&self.queues).get(key).map(Queue::known_tasks).unwrap_or_default()
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Tasks are kept apart by the inverse of the rate. There is no burst: a limit of five per second is one task every 200 ms.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
+use segno_environment::hash::HashMap;
 use segno_proto::{Nanos, taskqueue::TaskQueueConfig};
 
 const SECOND: f64 = 1_000_000_000.0;

@@ -4,9 +4,9 @@
 //! be derived from its run, so a queue over its limit forgets the rest, notes that it did, and is refilled from storage
 //! once it runs low.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use segno_environment::hash::HashMap;
+use segno_environment::hash::{HashMap, HashSet};
 use segno_proto::{Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions};
 use segno_store::RunKey;
 use tokio::sync::oneshot;

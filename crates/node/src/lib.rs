@@ -16,8 +16,11 @@ pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
 pub use segno_engine::limits::Limits;
 pub use segno_environment::{
-    Clock, ConnectionId, DatabaseClock, Family, HashMap, Health, HealthChanges, Histogram, Latency, Metrics, NotLocked,
-    SkippingClock, SystemClock,
+    Clock, ConnectionId, DatabaseClock, Environment, Family, HashMap, Health, HealthChanges, Histogram, Latency,
+    Metrics, NotLocked, RuntimeClock, SkippingClock, SystemClock,
+    environment::{Connection, Listener, Network, NetworkFuture, Random, Threads},
+    hash::seed_thread,
+    ids::Ids,
 };
 pub use segno_matching::{
     LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,

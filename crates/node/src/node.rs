@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers};
 use segno_dispatch::{self, Dispatch};
-use segno_environment::clock::Clock;
+use segno_environment::{Environment, environment::Listener};
 use segno_matching::Matching;
 use segno_runs::{
     access_keys::AccessKeys,
@@ -43,29 +43,29 @@ impl Node {
     /// Starts a node on a store: recovers what is stored and begins to work.
     pub async fn start(
         store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
+        environment: Environment,
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
-        Self::start_among(store, clock, options, None).await
+        Self::start_among(store, environment, options, None).await
     }
 
     /// Starts a node on a store, reached by other nodes through a listener. They know it by the certificate of its
     /// identity, which is in the database.
     pub async fn start_among(
         store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
+        environment: Environment,
         options: NodeOptions,
-        listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
+        listener: Option<(Box<dyn Listener>, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
-        let host = Arc::new(ScriptHost::default());
+        let host = Arc::new(ScriptHost::new(&environment));
         let (listener, identity) =
             listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let peers = Peers::of(&*store, identity);
+        let peers = Peers::of(&*store, identity, &environment);
         let owner: Arc<dyn Owner> = match &peers {
             Some(peers) => peers.clone(),
             None => Arc::new(Alone),
         };
-        let runs = Runs::new(store, clock, options, owner, host.clone()).await?;
+        let runs = Runs::new(store, &environment, options, owner, host.clone()).await?;
         let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
         let matching = Arc::new(matching);
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));

@@ -10,12 +10,11 @@
 //! Commits that rest are in the queue of the writer: a caller that leaves changes nothing. A barrier does not wait for a rest.
 //! Time is measured by the writer and given to this module.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
+use segno_environment::hash::HashMap;
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 use crate::round_robin::Share;
 
@@ -73,7 +72,7 @@ pub struct CommitShares {
 
 impl CommitShares {
     pub fn new(group_max: usize) -> Self {
-        Self { last: None, other: None, large: HashMap::new(), alone: None, group: HashMap::new(), group_max }
+        Self { last: None, other: None, large: HashMap::default(), alone: None, group: HashMap::default(), group_max }
     }
 
     /// A commit has arrived.

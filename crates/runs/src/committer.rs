@@ -8,7 +8,7 @@
 //! When more waits than fits into a group, namespaces take turns ([`crate::turns`]). While several namespaces commit, each has
 //! a share of the groups ([`crate::commit_shares`]).
 //!
-//! A store on another machine is written by a task instead of the thread, in larger groups and without a pace. What waits for
+//! A store on another machine, or one in a simulation without threads, is written by a task instead of the thread, in larger groups and without a pace. What waits for
 //! it is bounded more tightly: while the database is away nothing is written.
 //!
 //! A commit that fails because of the disk or the database degrades the node's health ([`segno_environment::health`]) until a commit
@@ -21,18 +21,22 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use segno_environment::{
+    environment::Threads,
     health::{self, Health},
     metrics::{Metrics, add, count},
     sabotage,
     vitals::{Vitals, panic_text},
 };
 use segno_store::{Commit, CommitError, DocumentWrite, NamespaceKey, Store, Wait};
-use tokio::sync::{mpsc as tasks, oneshot};
+use tokio::{
+    sync::{mpsc as tasks, oneshot},
+    time::Instant,
+};
 
 use crate::{
     commit_shares::CommitShares,
@@ -94,24 +98,26 @@ impl Committer {
     /// the node has failed.
     pub fn start(
         store: &Arc<dyn Store>,
+        threads: Option<&Arc<dyn Threads>>,
         metrics: Arc<Metrics>,
         vitals: Arc<Vitals>,
         health: Arc<Health>,
     ) -> std::io::Result<Self> {
-        if !store.is_embedded() {
+        let Some(threads) = threads.filter(|_| store.is_embedded()) else {
             return Ok(Self::start_task(store.clone(), metrics, vitals, health));
-        }
-        let store = store.clone();
+        };
+        let (store, sleeper) = (store.clone(), threads.clone());
         let (requests, received) = mpsc::channel();
         let requests = Requests::Thread(requests);
         let waiting = Arc::new(PendingCommits::default());
         let known = waiting.clone();
-        std::thread::Builder::new().name("segno-committer".to_owned()).spawn(move || {
-            let work = AssertUnwindSafe(|| write(&*store, &received, &metrics, &health, &known));
+        let writing = move || {
+            let work = AssertUnwindSafe(|| write(&*store, &*sleeper, &received, &metrics, &health, &known));
             if let Err(panic) = catch_unwind(work) {
                 vitals.fail("the writer thread", &panic_text(&*panic));
             }
-        })?;
+        };
+        threads.spawn("segno-committer", Box::new(writing))?;
         Ok(Self { requests, waiting })
     }
 
@@ -215,6 +221,7 @@ fn next_request(store: &dyn Store, received: &mpsc::Receiver<Request>, health: &
 
 fn write(
     store: &dyn Store,
+    threads: &dyn Threads,
     received: &mpsc::Receiver<Request>,
     metrics: &Metrics,
     health: &Health,
@@ -227,7 +234,7 @@ fn write(
             let Some(first) = next_request(store, received, health) else { return };
             groups.push(first);
         }
-        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        threads.sleep(next.saturating_duration_since(Instant::now()));
         let begun = Instant::now();
         while let Ok(request) = received.try_recv() {
             groups.push(request);
@@ -245,7 +252,7 @@ fn write(
         waiting.is_shared.store(groups.shares.is_shared(begun), Ordering::Relaxed);
         if sabotage::is_on("ack-before-sync") {
             acknowledge(&mut answers);
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            threads.sleep(Duration::from_millis(20));
         }
         next = if commits.len() < PACED_FROM { begun } else { begun + PACE };
         let writing = Instant::now();
@@ -390,6 +397,7 @@ async fn write_in_task(
 
 #[cfg(test)]
 mod tests {
+    use segno_environment::Environment;
     use segno_store::{MemoryStore, OutboxKey, OutboxRow, RunKey};
 
     use super::*;
@@ -450,7 +458,9 @@ mod tests {
     async fn a_commit_is_written_when_its_caller_leaves() {
         let store = Arc::new(MemoryStore::new());
         let embedded: Arc<dyn Store> = store.clone();
-        let committer = Committer::start(&embedded, Arc::default(), Arc::default(), Arc::default()).expect("a thread");
+        let threads = Environment::of_machine().threads;
+        let committer = Committer::start(&embedded, threads.as_ref(), Arc::default(), Arc::default(), Arc::default());
+        let committer = committer.expect("a thread");
         let row = |sender, sequence| OutboxRow {
             key: OutboxKey { sender: RunKey(sender), sequence },
             message: vec![0; 100_000].into(),

@@ -4,14 +4,16 @@
 //! again. Nothing of a completion is in effect before its last page.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use prost::Message;
+use segno_environment::hash::HashMap;
 use segno_proto::command::Command;
+use tokio::time::Instant;
 
 /// Most pages of a completion.
 pub const PAGES_MAX: i32 = 1024;

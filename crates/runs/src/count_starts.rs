@@ -1,9 +1,10 @@
 //! Counting workflows that are to be started against the [limits](crate::start_limits) of their namespace.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use segno_engine::start::Start;
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, runs::Runs};
 

@@ -2,11 +2,12 @@
 
 use std::{
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
+use tokio::time::Instant;
 
 use crate::start_limits::StartRefusal;
 

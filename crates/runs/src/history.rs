@@ -182,6 +182,7 @@ impl Runs {
             progress.run_key != run_key.0 || progress.closed || (!closed_only && progress.next_event_id > from)
         });
         tokio::select! {
+            biased;
             found = tokio::time::timeout_at(deadline, news) => found.is_ok(),
             () = self.stop.notified() => false,
         }

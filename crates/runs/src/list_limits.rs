@@ -6,14 +6,16 @@
 //! leaves nothing behind, and whose caller leaves while it runs is cancelled ([`segno_store::ReadLimit`]).
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use segno_environment::{connection::ConnectionId, lock::lock};
+use segno_environment::{connection::ConnectionId, hash::HashMap, lock::lock};
 use segno_store::{Read, ReadLimit};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
 use crate::error::CallError;
 
@@ -51,14 +53,12 @@ struct OfCaller {
     running: Arc<Semaphore>,
 }
 
-impl Default for ListLimits {
-    fn default() -> Self {
-        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+impl ListLimits {
+    /// What is good for a machine with so many cores.
+    pub fn of_cores(cores: usize) -> Self {
         Self::new(cores.clamp(2, 8))
     }
-}
 
-impl ListLimits {
     /// At most `running_max` at the same time, half of them of one caller.
     pub fn new(running_max: usize) -> Self {
         let running_of_caller_max = running_max.div_ceil(2);
@@ -76,7 +76,7 @@ impl ListLimits {
         let (admitted, of_caller) = self.admit(caller.connection)?;
         // A caller's own limit comes first: one that asks for much at once waits for itself alone.
         let permits = async { (turn(of_caller).await, turn(self.running.clone()).await) };
-        let permits = tokio::time::timeout_at(deadline.into(), permits).await;
+        let permits = tokio::time::timeout_at(deadline, permits).await;
         let permits = permits.map_err(|_| CallError::DeadlineExceeded)?;
         let (limit, _cancelled_with_us) = ReadLimit::cancellable(deadline);
         let list = tokio::spawn(async move {

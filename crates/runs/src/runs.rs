@@ -1,18 +1,17 @@
 //! [`Runs`]: what is needed to load, decide, commit and carry out. The parts of a node above it are reached through
 //! [`crate::ports`].
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use segno_deployments::Registry;
 use segno_engine::{Context, Run, limits::Limits};
 use segno_environment::{
     clock::Clock,
+    environment::Environment,
+    hash::HashSet,
     health::{self, Health},
     ids::Ids,
     metrics::Metrics,
@@ -110,7 +109,7 @@ impl Runs {
     /// The runs of a node that does nothing yet.
     pub async fn new(
         store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
+        environment: &Environment,
         options: NodeOptions,
         owner: Arc<dyn Owner>,
         turns: Arc<dyn Turn>,
@@ -118,9 +117,10 @@ impl Runs {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
-        let committer = Committer::start(&store, metrics.clone(), vitals.clone(), health.clone())
-            .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
-        let ids = Ids::seeded();
+        let committer =
+            Committer::start(&store, environment.threads.as_ref(), metrics.clone(), vitals.clone(), health.clone())
+                .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
+        let ids = Ids::seeded(&*environment.random);
         let namespaces = Namespaces::load(&*store, &ids).await?;
         Ok(Arc::new(Self {
             store,
@@ -128,8 +128,8 @@ impl Runs {
             owner,
             committer,
             deployments: Arc::default(),
-            clock,
-            list_limits: ListLimits::default(),
+            clock: environment.clock.clone(),
+            list_limits: ListLimits::of_cores(environment.cores),
             start_limits: StartLimits::default(),
             slots: Slots::new(options.cache_bytes_max),
             timers: Timers::default(),

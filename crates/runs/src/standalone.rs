@@ -82,6 +82,7 @@ impl Runs {
             progress.run_key != run_key.0 || progress.closed || progress.transitions > transitions
         });
         tokio::select! {
+            biased;
             found = tokio::time::timeout_at(deadline, news) => found.is_ok(),
             () = self.stop.notified() => false,
         }

@@ -6,15 +6,11 @@
 //!
 //! In a cluster each node counts the starts that it makes.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Mutex, time::Duration};
 
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 /// How many seconds' worth of starts may come at once.
 const BURST_SECONDS: f64 = 2.0;

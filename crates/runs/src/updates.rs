@@ -132,6 +132,7 @@ impl Runs {
                 return reply(stage);
             }
             let news = tokio::select! {
+                biased;
                 news = tokio::time::timeout_at(until, progress.changed()) => news.is_ok(),
                 () = self.stop.notified() => false,
             };

@@ -1,13 +1,11 @@
 //! Carrying out wake-ups: namespaces take turns, and while several are at work each has a share of what is under way. A namespace with
 //! thousands of runs that wake all the time does not delay the timers of others.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use segno_environment::{
     clock::{SLEEP_MAX, sleep_for, until},
+    hash::HashSet,
     lanes::{Lanes, UnderWay},
     lock::lock,
     metrics::count,
@@ -122,6 +120,7 @@ async fn skip(runs: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: 
     let changed = clock.changed.notified();
     let Some(at) = next.into_iter().chain(clock.end_sleeps()).min() else {
         tokio::select! {
+            biased;
             () = earlier => {}
             () = changed => {}
         }
@@ -133,6 +132,7 @@ async fn skip(runs: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: 
     }
     let pause = until(clock.now(), at).min(SLEEP_MAX);
     tokio::select! {
+        biased;
         () = earlier => {}
         () = changed => {}
         () = tokio::time::sleep(pause) => {}

@@ -1,12 +1,9 @@
 //! What memory has of compiled code. Bounded by bytes: when it is full, all of it goes.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use segno_engine::script::Version;
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_flow::Code;
 use segno_store::NamespaceKey;
 

@@ -5,10 +5,7 @@
 //! executed again with them. Turns are executed on [threads of their own](super::threads), where a long one gives way to
 //! others every [`GIVE_WAY`] steps.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::{
     Rejection, Run, pause, script,
@@ -27,6 +24,7 @@ use segno_runs::{
     slots::{Current, RunSelector, WorkflowKey},
 };
 use segno_store::{NamespaceKey, RunKey};
+use tokio::time::Instant;
 
 use super::{
     events,
@@ -56,6 +54,7 @@ pub(super) async fn run(scripts: Scripts) {
         }
         let Some((namespace, run)) = host.resumes.take(runs.committer.is_shared()) else {
             tokio::select! {
+                biased;
                 () = changed => continue,
                 () = stopped => return,
             }

@@ -1,14 +1,14 @@
 //! Turns that are not to be taken now: because the last attempt failed, or because an operator has to see to it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{sync::Mutex, time::Duration};
 
 use segno_engine::{Run, script};
-use segno_environment::lock::lock;
+use segno_environment::{
+    hash::{HashMap, HashSet},
+    lock::lock,
+};
 use segno_store::RunKey;
+use tokio::time::Instant;
 
 /// See the module.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use segno_environment::Environment;
 use segno_runs::runs::Runs;
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
 };
 
 /// What executes scripts. It holds no runs: the runs hold it, as their port [`Turn`](segno_runs::ports::Turn).
-#[derive(Default)]
 pub struct ScriptHost {
     /// Deployed scripts by their names.
     pub(super) registry: Registry,
@@ -23,6 +23,21 @@ pub struct ScriptHost {
     pub(super) inline_time: InlineTime,
     /// What runs may still write to the log.
     pub(super) log: LogAllowances,
+}
+
+impl ScriptHost {
+    /// A host without scripts.
+    pub fn new(environment: &Environment) -> Self {
+        Self {
+            registry: Registry::default(),
+            code_cache: CodeCache::default(),
+            threads: ScriptThreads::new(environment.threads.clone(), environment.cores),
+            resumes: Resumes::default(),
+            held_back: HeldBackTurns::default(),
+            inline_time: InlineTime::default(),
+            log: LogAllowances::default(),
+        }
+    }
 }
 
 /// The scripts of a node: the host with the runs that it executes. A clone is the same.

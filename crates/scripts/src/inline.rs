@@ -8,13 +8,14 @@
 //! of a namespace that used its [`InlineTime`](super::inline_time::InlineTime) while other namespaces are at work. Small turns
 //! are always inline.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use segno_engine::{Applied, Run, Transition, script, task_calls};
 use segno_environment::metrics::{add, count};
 use segno_flow::interface::{Command, Pace};
 use segno_runs::{error::CallError, ports::AfterCommit, slots::Current};
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 use super::{
     host::Scripts,

@@ -1,13 +1,10 @@
 //! How much of the threads that serve calls the turns of a namespace used.
 
-use std::{
-    collections::HashMap,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{sync::Mutex, time::Duration};
 
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 /// What a turn may take without being counted.
 const SMALL_TURN: Duration = Duration::from_micros(250);

@@ -1,8 +1,9 @@
 //! Reading the names of scripts, at the start and when another node changed them.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use prost::Message;
+use segno_environment::hash::HashMap;
 use segno_runs::error::CallError;
 use segno_store::NamespaceKey;
 
@@ -28,7 +29,7 @@ impl Scripts {
     }
 
     async fn stored_names(&self) -> Result<HashMap<NamespaceKey, Names>, CallError> {
-        let mut all: HashMap<NamespaceKey, Names> = HashMap::new();
+        let mut all: HashMap<NamespaceKey, Names> = HashMap::default();
         for namespace in self.runs.namespaces.all() {
             let key = namespace.key;
             let mut after: Option<String> = None;

@@ -3,20 +3,17 @@
 //! A line of a script is one line of the log: control characters are escaped, so that a script cannot write what looks like
 //! another line. Each run may write [`BYTES_PER_SECOND`], and [`BURST_BYTES`] at once; further lines are dropped and counted.
 
-use std::{
-    collections::HashMap,
-    fmt::Write as _,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
+use std::{fmt::Write as _, sync::Mutex, time::Duration};
 
 use segno_engine::state::RunInfo;
 use segno_environment::{
+    hash::HashMap,
     lock::lock,
     metrics::{Metrics, add},
 };
 use segno_flow::interface::LogLine;
 use segno_store::RunKey;
+use tokio::time::Instant;
 
 /// Bytes that a run may write to the log in a second, over time.
 const BYTES_PER_SECOND: u64 = 10 * 1024;

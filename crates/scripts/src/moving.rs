@@ -4,10 +4,7 @@
 //! place the state is that of the last turn. From an event it is the one before the turn of that event, in a run that a
 //! reset makes. Either way the new version takes what happened since as the first thing it does.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use segno_engine::{
@@ -27,6 +24,7 @@ use segno_runs::{
     slots::{Current, WorkflowKey},
 };
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 use super::{error::ScriptError, events::attribute_types, host::Scripts, versions::LoadedVersion};
 

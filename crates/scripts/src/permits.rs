@@ -4,11 +4,9 @@
 //! the namespace that used the least time. One that was idle begins where the others are: it has saved up nothing.
 //! No threads and no clock here, see [`super::threads`].
 
-use std::{
-    collections::{HashMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
+use segno_environment::hash::HashMap;
 use segno_store::NamespaceKey;
 
 /// Jobs that have begun and have not ended, of all namespaces and of one. Each has a thread.
@@ -52,7 +50,7 @@ pub(super) struct Permits<J, P> {
 
 impl<J, P> Permits<J, P> {
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), running: 0, begun: 0, lanes: HashMap::new(), now: Duration::ZERO }
+        Self { most: most.max(1), running: 0, begun: 0, lanes: HashMap::default(), now: Duration::ZERO }
     }
 
     /// Jobs of a namespace that wait for their beginning.
@@ -199,7 +197,7 @@ mod tests {
             permits.push(B, number);
             permits.push(C, number);
         }
-        let (mut used, mut jobs) = (HashMap::new(), HashMap::new());
+        let (mut used, mut jobs) = (HashMap::default(), HashMap::default());
         for _ in 0..700 {
             let (namespace, _) = begin(&mut permits).expect("a permit is free");
             let took = if namespace == A { 100 * MS } else { MS };

@@ -1,7 +1,7 @@
 //! Deployed scripts by their names. Names with their versions are few and small: memory has all of them.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     ops::Bound,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
@@ -10,6 +10,7 @@ use std::{
 };
 
 use segno_engine::script::Version;
+use segno_environment::hash::HashMap;
 use segno_runs::{error::no_script, namespaces::Namespace};
 use segno_store::NamespaceKey;
 use tokio::sync::{Mutex, MutexGuard};

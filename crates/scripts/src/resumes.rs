@@ -3,9 +3,10 @@
 //! A turn is known by its run; everything else is read when it is taken, and whether there is still a turn to take is seen then.
 //! The list is not bounded: like the wake-up of a run it is a few bytes for each.
 
-use std::{collections::HashSet, sync::Mutex};
+use std::sync::Mutex;
 
 use segno_environment::{
+    hash::HashSet,
     lanes::{Lanes, UnderWay},
     lock::lock,
 };

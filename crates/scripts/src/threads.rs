@@ -10,13 +10,13 @@ use std::{
     collections::VecDeque,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use segno_environment::{lock::lock, vitals::panic_text};
+use segno_environment::{environment::Threads, lock::lock, vitals::panic_text};
 use segno_runs::error::CallError;
 use segno_store::NamespaceKey;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::permits::{Grant, Permits};
 
@@ -49,6 +49,7 @@ impl Gate {
 }
 
 struct Pool {
+    threads: Arc<dyn Threads>,
     work: Mutex<Work>,
     /// A job was granted, or the pool is over.
     granted: Condvar,
@@ -63,21 +64,18 @@ struct Work {
     is_over: bool,
 }
 
-/// See the module.
-pub(super) struct ScriptThreads(Arc<Pool>);
-
-impl Default for ScriptThreads {
-    fn default() -> Self {
-        Self::new(std::thread::available_parallelism().map_or(1, usize::from))
-    }
-}
+/// See the module. Without threads, as in a simulation, the caller's task does what it asks for.
+pub(super) struct ScriptThreads(Option<Arc<Pool>>);
 
 impl ScriptThreads {
     /// At most this many jobs are executed at the same time, but at least two: one of a namespace, one of another.
-    pub fn new(most: usize) -> Self {
-        let permits = Permits::new(most.max(2));
-        let work = Work { permits, granted: VecDeque::new(), idle: 0, is_over: false };
-        Self(Arc::new(Pool { work: Mutex::new(work), granted: Condvar::new() }))
+    pub fn new(threads: Option<Arc<dyn Threads>>, most: usize) -> Self {
+        let pool = |threads| {
+            let permits = Permits::new(most.max(2));
+            let work = Work { permits, granted: VecDeque::new(), idle: 0, is_over: false };
+            Arc::new(Pool { threads, work: Mutex::new(work), granted: Condvar::new() })
+        };
+        Self(threads.map(pool))
     }
 
     /// Does what a call of a namespace asks for. Refused if too much of that namespace waits.
@@ -86,7 +84,7 @@ impl ScriptThreads {
         namespace: NamespaceKey,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CallError> {
-        if lock(&self.0.work).permits.waiting_of(namespace) >= WAITING_MAX {
+        if self.0.as_ref().is_some_and(|pool| lock(&pool.work).permits.waiting_of(namespace) >= WAITING_MAX) {
             return Err(CallError::TooManyScriptCalls);
         }
         self.run_in_slices(namespace, move |_| work()).await
@@ -98,6 +96,10 @@ impl ScriptThreads {
         namespace: NamespaceKey,
         work: impl FnOnce(&mut TimeSlice) -> T + Send + 'static,
     ) -> Result<T, CallError> {
+        let Some(pool) = &self.0 else {
+            let mut slice = TimeSlice { pool: None, namespace, began: Instant::now() };
+            return done(catch_unwind(AssertUnwindSafe(|| work(&mut slice))));
+        };
         let (answer, answered) = oneshot::channel();
         let job = move |slice: &mut TimeSlice| {
             if !answer.is_closed() {
@@ -105,22 +107,24 @@ impl ScriptThreads {
             }
         };
         {
-            let mut work = lock(&self.0.work);
+            let mut work = lock(&pool.work);
             work.permits.push(namespace, Box::new(job));
-            self.0.dispatch(&mut work);
+            pool.dispatch(&mut work);
         }
-        match answered.await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(panic)) => Err(CallError::Unavailable(format!("the machine panicked: {}", panic_text(&*panic)))),
-            Err(_) => Err(CallError::ShuttingDown),
-        }
+        answered.await.map_or(Err(CallError::ShuttingDown), done)
     }
+}
+
+fn done<T>(done: std::thread::Result<T>) -> Result<T, CallError> {
+    done.map_err(|panic| CallError::Unavailable(format!("the machine panicked: {}", panic_text(&*panic))))
 }
 
 impl Drop for ScriptThreads {
     fn drop(&mut self) {
-        lock(&self.0.work).is_over = true;
-        self.0.granted.notify_all();
+        if let Some(pool) = &self.0 {
+            lock(&pool.work).is_over = true;
+            pool.granted.notify_all();
+        }
     }
 }
 
@@ -144,8 +148,7 @@ impl Pool {
 
     fn add_thread(self: &Arc<Self>, work: &mut Work) {
         let pool = self.clone();
-        let thread = std::thread::Builder::new().name("segno-scripts".to_owned());
-        if let Err(error) = thread.spawn(move || pool.serve()) {
+        if let Err(error) = self.threads.spawn("segno-scripts", Box::new(move || pool.serve())) {
             tracing::error!(%error, "no thread for a script");
             // Its caller is told; the others go on.
             if let Some((namespace, job)) = work.granted.pop_back() {
@@ -161,7 +164,7 @@ impl Pool {
             tracing::debug!(%error, "scripts run at the priority of calls");
         }
         while let Some((namespace, job)) = self.next_job() {
-            let mut slice = TimeSlice { pool: self.clone(), namespace, began: Instant::now() };
+            let mut slice = TimeSlice { pool: Some(self.clone()), namespace, began: Instant::now() };
             job(&mut slice);
             let used = slice.began.elapsed();
             let mut work = lock(&self.work);
@@ -183,7 +186,8 @@ impl Pool {
 
 /// The time that a job has on its thread.
 pub(super) struct TimeSlice {
-    pool: Arc<Pool>,
+    /// None without threads.
+    pool: Option<Arc<Pool>>,
     namespace: NamespaceKey,
     /// When the job got its permit, or time was last charged.
     began: Instant,
@@ -192,12 +196,13 @@ pub(super) struct TimeSlice {
 impl TimeSlice {
     /// Lets others go first, if any wait.
     pub fn give_way(&mut self) {
+        let Some(pool) = &self.pool else { return };
         let used = self.began.elapsed();
-        let mut work = lock(&self.pool.work);
+        let mut work = lock(&pool.work);
         if work.permits.is_any_waiting() {
             let gate = Arc::new(Gate::default());
             work.permits.pause(self.namespace, used, gate.clone());
-            self.pool.dispatch(&mut work);
+            pool.dispatch(&mut work);
             drop(work);
             gate.wait();
         } else {
@@ -211,7 +216,13 @@ impl TimeSlice {
 mod tests {
     use std::sync::mpsc;
 
+    use segno_environment::Environment;
+
     use super::*;
+
+    fn threads() -> ScriptThreads {
+        ScriptThreads::new(Environment::of_machine().threads, 2)
+    }
 
     const A: NamespaceKey = NamespaceKey(1);
     const B: NamespaceKey = NamespaceKey(2);
@@ -219,7 +230,7 @@ mod tests {
     /// While jobs of one namespace never end, another one's are done.
     #[tokio::test]
     async fn jobs_of_one_namespace_leave_room_for_those_of_another() {
-        let threads = Arc::new(ScriptThreads::new(2));
+        let threads = Arc::new(threads());
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let endless: Vec<_> = (0..30)
@@ -240,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn long_jobs_alternate() {
-        let threads = Arc::new(ScriptThreads::new(2));
+        let threads = Arc::new(threads());
         let order = Arc::new(Mutex::new(Vec::new()));
         let work = |number: usize| {
             let (threads, order) = (threads.clone(), order.clone());
@@ -261,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn too_much_of_a_namespace_is_refused_and_those_whose_caller_left_are_not_done() {
-        let threads = ScriptThreads::new(2);
+        let threads = threads();
         let (release, held) = mpsc::channel::<()>();
         let mut first = Box::pin(threads.run(A, move || held.recv().is_ok()));
         assert!(tokio::time::timeout(Duration::ZERO, &mut first).await.is_err(), "it waits");
@@ -287,9 +298,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_told_and_the_thread_goes_on() {
-        let threads = ScriptThreads::new(2);
+        let threads = threads();
         let panicked = threads.run(A, || panic!("on purpose")).await;
         assert!(matches!(panicked, Err(CallError::Unavailable(text)) if text.contains("on purpose")));
         assert_eq!(threads.run(A, || 3).await, Ok(3));
+    }
+
+    #[tokio::test]
+    async fn without_threads_the_task_does_it() {
+        let threads = ScriptThreads::new(None, 2);
+        let caller = std::thread::current().id();
+        let sliced = |slice: &mut TimeSlice| {
+            slice.give_way();
+            std::thread::current().id()
+        };
+        assert_eq!(threads.run_in_slices(A, sliced).await, Ok(caller));
+        assert!(threads.run(A, || panic!("on purpose")).await.is_err());
     }
 }

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -16,6 +16,7 @@ use ring::signature::{
 };
 use segno_proto::Nanos;
 use serde_json::Value;
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Caller, Proof, fetch, roles::Grants};

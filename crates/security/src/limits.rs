@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use segno_node::{CallLimits, Namespace};
@@ -14,6 +14,7 @@ use segno_proto::enums::{ResourceExhaustedCause, ResourceExhaustedScope};
 use tonic::Status;
 
 use segno_calls::status;
+use tokio::time::Instant;
 
 /// How many seconds' worth a bucket holds.
 const BURST_SECONDS: f64 = 2.0;

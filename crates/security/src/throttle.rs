@@ -7,10 +7,11 @@
 use std::{
     net::{IpAddr, Ipv6Addr},
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use segno_node::HashMap;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 /// Failures in a row without a wait.

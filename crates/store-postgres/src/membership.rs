@@ -14,12 +14,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, Revisions, SHARDS, Shard, TimeReading};
 use segno_store::{Answer, CommitError, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
+use tokio::{runtime::Handle, time::Instant};
 use tokio_postgres::{Client, Row};
 
 use crate::connect::{Common, Link, Purpose, describe, failed};
@@ -59,7 +59,7 @@ pub(crate) struct Place {
 /// Takes a place, once no other node of this name is alive.
 pub(crate) async fn join(client: &Client, options: &Options) -> Result<Place, OpenError> {
     let name = options.node_name.as_str();
-    let began = tokio::time::Instant::now();
+    let began = Instant::now();
     let mut seen = namesake(client, name).await?;
     if seen.is_some() {
         tracing::info!("a node of this name was on this database; waiting whether it is alive");
@@ -73,7 +73,7 @@ pub(crate) async fn join(client: &Client, options: &Options) -> Result<Place, Op
             if !alive.leaving || began.elapsed() > LEAVE_MAX {
                 return Err(OpenError::OtherNode { name: name.to_owned() });
             }
-            since = tokio::time::Instant::now();
+            since = Instant::now();
         }
         seen = now;
     }

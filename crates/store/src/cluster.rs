@@ -7,9 +7,10 @@
 
 use std::hash::Hasher;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use siphasher::sip::SipHasher24;
+use tokio::time::Instant;
 
 use crate::{Answer, Bucket, CommitError, NamespaceKey, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
 

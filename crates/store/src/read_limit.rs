@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use crate::ReadError;
 

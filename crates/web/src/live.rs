@@ -10,7 +10,7 @@ use std::{
     pin::Pin,
     sync::atomic::Ordering,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::Either;
 use segno_proto::{common::WorkflowExecution, workflowservice::DescribeWorkflowExecutionRequest};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     Answer, PageRequest, Web, WebBody, below_prefix, figures,

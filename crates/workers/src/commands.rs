@@ -3,13 +3,10 @@
 //! Best effort, in memory, bounded: a command that no worker takes in time is dropped. Nothing depends on it, because a
 //! worker that works on something that is over is refused when it reports.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Mutex,
-};
+use std::{collections::VecDeque, sync::Mutex};
 
 use segno_engine::{ActivityStop, Run};
-use segno_environment::{lock::lock, metrics::add};
+use segno_environment::{hash::HashMap, lock::lock, metrics::add};
 use segno_matching::{
     COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask,
 };

@@ -7,11 +7,11 @@
 //! has something to report. But a poll that was cut off does, because a living worker makes it again at once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use segno_environment::connection::ConnectionId;
+use segno_environment::{connection::ConnectionId, hash::HashMap};
 use segno_store::NamespaceKey;
 
 /// Who is behind a connection.

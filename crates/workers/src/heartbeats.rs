@@ -5,12 +5,12 @@
 //! next heartbeat.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{Arc, Mutex},
 };
 
 use prost::Message;
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_proto::{Nanos, enums::WorkerStatus, worker::WorkerHeartbeat};
 use segno_store::NamespaceKey;
 

@@ -6,7 +6,7 @@
 //! forgotten.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex},
 };
 
@@ -15,7 +15,11 @@ use segno_engine::{
     machine::{IllegalStep, lease::State},
     state::Activity,
 };
-use segno_environment::{connection::ConnectionId, lock::lock};
+use segno_environment::{
+    connection::ConnectionId,
+    hash::{HashMap, HashSet},
+    lock::lock,
+};
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
 use tokio::sync::Notify;

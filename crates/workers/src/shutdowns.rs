@@ -1,14 +1,11 @@
 //! Workers that shut down: their polls end, also those on their way, and what waits in their sticky queues goes to others.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_matching::{QueueKind, TaskOffer};
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 use super::Workers;
 

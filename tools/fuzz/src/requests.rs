@@ -11,7 +11,7 @@ use std::{
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
-use segno_node::{Node, NodeOptions, SystemClock};
+use segno_node::{Environment, Node, NodeOptions};
 use segno_proto::{
     METHODS,
     common::{WorkflowExecution, WorkflowType},
@@ -45,7 +45,8 @@ static SERVER: LazyLock<FuzzServer> = LazyLock::new(|| start().expect("a server 
 fn start() -> anyhow::Result<FuzzServer> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let address = runtime.block_on(async {
-        let node = Node::start(Arc::new(MemoryStore::default()), Arc::new(SystemClock), NodeOptions::default()).await?;
+        let node =
+            Node::start(Arc::new(MemoryStore::default()), Environment::of_machine(), NodeOptions::default()).await?;
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::bind(ServerOptions {
             grpc: anywhere,

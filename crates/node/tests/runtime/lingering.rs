@@ -8,7 +8,8 @@ use segno_engine::{
     activity::{self, ActivityRef},
 };
 use segno_node::{
-    CallError, Namespace, NewNamespace, Node, NodeOptions, QueueKind, RunSelector, Source, StartedActivity, WorkflowKey,
+    CallError, Environment, Namespace, NewNamespace, Node, NodeOptions, QueueKind, RunSelector, Source,
+    StartedActivity, WorkflowKey,
 };
 use segno_store::NamespaceKey;
 use tokio::time::{sleep, timeout};
@@ -40,7 +41,7 @@ impl Place {
     }
 
     async fn node(&self) -> Arc<Node> {
-        let node = Node::start(self.gate.clone(), self.clock.clone(), self.options).await;
+        let node = Node::start(self.gate.clone(), Environment::with_clock(self.clock.clone()), self.options).await;
         node.expect("a node starts")
     }
 }

@@ -14,8 +14,8 @@ use segno_engine::{
     terminate::{self, Terminate},
 };
 use segno_node::{
-    CallError, Caller, Clock, ConnectionId, LeaseSettings, Node, NodeOptions, Poll, QueueKey, QueueKind, RunSelector,
-    StartedActivity, StartedTask, SystemClock, WorkerQuery, WorkflowKey,
+    CallError, Caller, Clock, ConnectionId, Environment, LeaseSettings, Node, NodeOptions, Poll, QueueKey, QueueKind,
+    RunSelector, StartedActivity, StartedTask, SystemClock, WorkerQuery, WorkflowKey,
 };
 use segno_proto::{
     enums::{EventType, WorkerStatus},
@@ -67,7 +67,8 @@ impl Scene {
     async fn with(store: Arc<Gate>, leases: LeaseSettings) -> Self {
         let hand = Arc::new(Hand::default());
         let options = NodeOptions { leases, ..Default::default() };
-        let node = Node::start(store.clone(), hand.clone(), options).await.expect("a node starts");
+        let node =
+            Node::start(store.clone(), Environment::with_clock(hand.clone()), options).await.expect("a node starts");
         let namespace = node.runs.namespaces.get("default").expect("it is always there").key;
         Self { node, hand, store, namespace, connections: AtomicU64::new(1) }
     }

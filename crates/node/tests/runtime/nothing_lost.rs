@@ -12,7 +12,7 @@ use segno_engine::{
     terminate::{self, Terminate},
 };
 use segno_node::{
-    CallError, Node, NodeOptions, QueueKind, RunSelector, StartedTask, SystemClock, WorkflowKey, with_request_bytes,
+    CallError, Environment, Node, NodeOptions, QueueKind, RunSelector, StartedTask, WorkflowKey, with_request_bytes,
 };
 use segno_proto::{
     command::{Command, command::Attributes},
@@ -32,7 +32,7 @@ use crate::common::{JumpingClock, Place, gate::Gate, story, worker};
 
 async fn node_with(options: NodeOptions) -> (Arc<Node>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
-    let node = Node::start(gate.clone(), Arc::new(SystemClock), options).await.expect("a node starts");
+    let node = Node::start(gate.clone(), Environment::of_machine(), options).await.expect("a node starts");
     (node, gate)
 }
 
@@ -503,7 +503,9 @@ async fn a_writer_that_panics_is_noticed() {
 async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
     let clock = Arc::new(JumpingClock::default());
     let gate = Arc::new(Gate::default());
-    let node = Node::start(gate.clone(), clock.clone(), NodeOptions::default()).await.expect("a node starts");
+    let node = Node::start(gate.clone(), Environment::with_clock(clock.clone()), NodeOptions::default())
+        .await
+        .expect("a node starts");
     let namespace = node.runs.namespaces.get("default").expect("it is always there");
     let mut call = story::start(&namespace, "w");
     call.options.workflow_run_timeout = Some(segno_proto::nanos_duration(1800 * 1000 * story::MILLISECOND));

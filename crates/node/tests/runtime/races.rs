@@ -10,7 +10,7 @@ use segno_engine::{
     terminate::{self, Terminate},
     update::admit::Admit,
 };
-use segno_node::{CallError, Node, NodeOptions, RunSelector, SystemClock, WaitFor, WorkflowKey};
+use segno_node::{CallError, Environment, Node, NodeOptions, RunSelector, WaitFor, WorkflowKey};
 use segno_proto::enums::{EventType, WorkflowExecutionStatus};
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,8 @@ use crate::common::{check, gate::Gate, story, updates, worker};
 
 async fn node() -> (Arc<Node>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
-    let node = Node::start(gate.clone(), Arc::new(SystemClock), NodeOptions::default()).await.expect("a node starts");
+    let node =
+        Node::start(gate.clone(), Environment::of_machine(), NodeOptions::default()).await.expect("a node starts");
     (node, gate)
 }
 

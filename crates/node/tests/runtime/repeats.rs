@@ -12,7 +12,7 @@ use segno_engine::{
     repeats::{self, Digest},
 };
 use segno_node::{
-    CallError, CompletedTask, Node, NodeOptions, QueueKind, RunSelector, StartedActivity, StartedTask, SystemClock,
+    CallError, CompletedTask, Environment, Node, NodeOptions, QueueKind, RunSelector, StartedActivity, StartedTask,
     WorkflowKey,
 };
 use segno_proto::command::{Command, command::Attributes};
@@ -24,7 +24,7 @@ const FIRST: Digest = Digest(1);
 const OTHER: Digest = Digest(2);
 
 async fn node_on(gate: &Arc<Gate>) -> Arc<Node> {
-    Node::start(gate.clone(), Arc::new(SystemClock), NodeOptions::default()).await.expect("a node starts")
+    Node::start(gate.clone(), Environment::of_machine(), NodeOptions::default()).await.expect("a node starts")
 }
 
 /// A workflow, and its first task in the hands of a worker.

@@ -8,7 +8,7 @@ use segno_engine::{
     machine::{coverage, workflow_task},
     script,
 };
-use segno_node::{MoveCall, Namespace, NewNamespace, Node, NodeOptions, ScriptInfo, Source, WorkflowKey};
+use segno_node::{Environment, MoveCall, Namespace, NewNamespace, Node, NodeOptions, ScriptInfo, Source, WorkflowKey};
 use segno_proto::nanos_duration;
 use segno_store::{Commit, DocumentWrite, Store, Wait};
 use tokio::time::{sleep, timeout};
@@ -30,7 +30,7 @@ struct Content {
 
 async fn start_node(gate: &Arc<Gate>) -> Arc<Node> {
     let clock = Arc::new(JumpingClock::default());
-    Node::start(gate.clone(), clock, NodeOptions::default()).await.expect("a node starts")
+    Node::start(gate.clone(), Environment::with_clock(clock), NodeOptions::default()).await.expect("a node starts")
 }
 
 /// Where no limit of steps ends a script before its time does.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use segno_node::{Node, NodeOptions, QueueKind, StartedTask, SystemClock};
+use segno_node::{Environment, Node, NodeOptions, QueueKind, StartedTask};
 use segno_store::{MemoryStore, Store};
 use tokio::time::{Instant, sleep};
 
@@ -14,7 +14,7 @@ use crate::common::{story, worker};
 #[tokio::test]
 async fn a_node_that_was_stopped_is_freed() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-    let node = Node::start(store, Arc::new(SystemClock), NodeOptions::default()).await.expect("the node starts");
+    let node = Node::start(store, Environment::of_machine(), NodeOptions::default()).await.expect("the node starts");
     let namespace = node.runs.namespaces.get("default").expect("it is there");
     node.runs.start_workflow(story::start(&namespace, "w")).await.expect("a workflow starts");
     let poll = worker::poll_of(&node, QueueKind::Workflow, story::QUEUE);

@@ -6,7 +6,9 @@ use segno_engine::{
     signal::{self, Signal},
     terminate::{self, Terminate},
 };
-use segno_node::{CallError, ListCaller, Namespace, NewNamespace, Node, NodeOptions, RunSelector, Source, WorkflowKey};
+use segno_node::{
+    CallError, Environment, ListCaller, Namespace, NewNamespace, Node, NodeOptions, RunSelector, Source, WorkflowKey,
+};
 use segno_proto::{enums::QueryRejectCondition, query::WorkflowQuery};
 use tokio::time::{Instant, sleep};
 
@@ -20,7 +22,7 @@ const CHILD: &str = "workflow Child(n) { await wait_for_signal(\"end\") }";
 
 async fn node() -> Arc<Node> {
     let (gate, clock) = (Arc::<Gate>::default(), Arc::<JumpingClock>::default());
-    Node::start(gate, clock, NodeOptions::default()).await.expect("a node starts")
+    Node::start(gate, Environment::with_clock(clock), NodeOptions::default()).await.expect("a node starts")
 }
 
 async fn namespace(node: &Arc<Node>, name: &str, settings: &[(&str, &str)]) -> Arc<Namespace> {

@@ -3,16 +3,13 @@
 //! Others go first: a job has few steps under way, so that calls from outside never wait for more than those few, and
 //! it waits for a page to be done before it writes how far it has come.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::standalone::WORKFLOW_ID_PREFIX;
 use segno_environment::lock::lock;
 use segno_proto::enums::BatchOperationState;
 use segno_store::Commit;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{
     jobs::{BatchPlan, BatchStep, BatchTarget, Job, StepError, info_write, request_document},
@@ -286,6 +283,7 @@ impl Runs {
         if !pause.is_zero() && job.info().is_open() && !self.is_stopping() {
             let waits = async {
                 tokio::select! {
+                    biased;
                     () = job.stopped.notified() => {}
                     () = self.stop.notified() => {}
                 }

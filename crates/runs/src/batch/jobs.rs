@@ -1,7 +1,7 @@
 //! Jobs and how far they have come.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message;
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_proto::{Nanos, enums::BatchOperationState};
 use segno_store::{DocumentWrite, NamespaceKey};
 use tokio::sync::Notify;

@@ -1,10 +1,11 @@
 //! Writing everything that is stored.
 
-use std::{collections::HashMap, hash::Hasher, io::Write};
+use std::{hash::Hasher, io::Write};
 
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::Run;
+use segno_environment::hash::HashMap;
 use segno_store::{NamespaceKey, OutboxKey, RunKey, Store, Wait};
 use siphasher::sip::SipHasher24;
 
@@ -74,7 +75,7 @@ pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
 
 /// Messages on their way, by their senders: few at any time.
 fn messages(store: &dyn Store) -> Result<HashMap<RunKey, Vec<NumberedRow>>, MoveError> {
-    let mut found: HashMap<RunKey, Vec<NumberedRow>> = HashMap::new();
+    let mut found: HashMap<RunKey, Vec<NumberedRow>> = HashMap::default();
     let mut after: Option<OutboxKey> = None;
     loop {
         let page = store.outbox(after, PAGE).wait()?;

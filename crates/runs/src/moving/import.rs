@@ -5,7 +5,7 @@ use std::{hash::Hasher, io::Read};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::Run;
-use segno_environment::ids::Ids;
+use segno_environment::{environment::Random, ids::Ids};
 use segno_store::{
     Commit, CurrentWrite, DocumentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
     RunWrite, ScriptWrite, Store, Wait,
@@ -90,7 +90,7 @@ impl Writer<'_> {
 }
 
 /// Fills an empty store with what an export has.
-pub fn import(store: &dyn Store, input: impl Read) -> Result<Moved, MoveError> {
+pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Result<Moved, MoveError> {
     if !store.namespaces().wait()?.is_empty() || !store.open_runs(None, 1).wait()?.is_empty() {
         return Err(MoveError::NotEmpty);
     }
@@ -122,7 +122,7 @@ pub fn import(store: &dyn Store, input: impl Read) -> Result<Moved, MoveError> {
             RUN => {
                 if namespaces.is_none() {
                     // All of them come before the runs.
-                    let known = Namespaces::load(store, &Ids::seeded()).wait().map_err(damaged)?;
+                    let known = Namespaces::load(store, &Ids::seeded(random)).wait().map_err(damaged)?;
                     namespaces = Some(known);
                 }
                 let row = RunRow::decode(message).map_err(damaged)?;

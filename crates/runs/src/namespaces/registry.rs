@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn keys_are_never_used_again() {
-        let (store, ids) = (MemoryStore::default(), Ids::seeded());
+        let (store, ids) = (MemoryStore::default(), Ids::of_seed(1));
         let namespaces = Namespaces::load(&store, &ids).await.expect("an empty store can be read");
         let second = namespaces.register(&store, &ids, new("second")).await.expect("the name is free").key;
         assert_eq!(

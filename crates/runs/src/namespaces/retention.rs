@@ -4,9 +4,9 @@
 //! run is due, or one retention from now if there is none, or when a retention changed: nothing is told of closing runs,
 //! and an idle node sleeps. Storage knows when runs closed, so a restart needs nothing more than to look.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use segno_environment::clock::until;
+use segno_environment::{clock::until, hash::HashSet};
 use segno_proto::Nanos;
 use segno_store::{ReadError, RunKey, Store};
 
@@ -57,8 +57,8 @@ impl Runs {
 
     async fn delete_expired_of(self: &Arc<Self>, namespace: &Namespace) -> Result<Nanos, CallError> {
         let (key, retention) = (namespace.key, namespace.detail.retention);
-        let mut stuck = HashSet::new();
-        let mut tried: HashSet<RunKey> = HashSet::new();
+        let mut stuck = HashSet::default();
+        let mut tried: HashSet<RunKey> = HashSet::default();
         let now = self.clock.now();
         let expired = now.saturating_sub(retention);
         loop {

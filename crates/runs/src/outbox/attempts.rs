@@ -101,7 +101,7 @@ impl Attempt {
                 self.pause = normal;
             }
             Err(CallError::StartRefused(refusal)) => {
-                if self.runs.start_limits.is_to_be_logged(self.namespace, std::time::Instant::now()) {
+                if self.runs.start_limits.is_to_be_logged(self.namespace, Instant::now()) {
                     tracing::warn!(sender, %refusal, "workflows that runs or schedules start have to wait");
                 }
                 self.pause = normal.max(refusal.after).max(START_PAUSE_MIN);

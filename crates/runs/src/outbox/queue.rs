@@ -1,12 +1,9 @@
 //! Messages in memory that have not arrived: which is attempted next.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Mutex,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use segno_environment::{
+    hash::HashSet,
     lanes::{Lanes, UnderWay},
     lock::lock,
 };

@@ -158,7 +158,7 @@ mod tests {
         script,
         start::{Start, StartOptions},
     };
-    use segno_environment::clock::SystemClock;
+    use segno_environment::Environment;
     use segno_proto::{common::WorkflowType, taskqueue::TaskQueue};
     use segno_store::MemoryStore;
 
@@ -179,8 +179,9 @@ mod tests {
     #[tokio::test]
     async fn runs_need_no_scripts() {
         let store = Arc::new(MemoryStore::default());
-        let (clock, options) = (Arc::new(SystemClock), NodeOptions::default());
-        let runs = Runs::new(store, clock, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
+        let (environment, options) = (Environment::of_machine(), NodeOptions::default());
+        let runs =
+            Runs::new(store, &environment, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
         crate::loops::load_documents(&runs).await.expect("documents are read");
         runs.recover().await.expect("nothing is damaged");
         crate::loops::start_loops(&runs);

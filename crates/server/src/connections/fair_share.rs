@@ -21,11 +21,11 @@ use std::{
         Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use segno_node::HashMap;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use crate::{calls::Method, request_fields};
 

@@ -9,7 +9,6 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
-    time::Instant,
 };
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use segno_calls::MESSAGE_BYTES_MAX;
 use segno_http2::HeaderBlock;
 use segno_node::with_request_bytes;
-use tokio::{sync::mpsc, task::AbortHandle};
+use tokio::{sync::mpsc, task::AbortHandle, time::Instant};
 use tonic::{Code, Status, body::Body};
 use tower::Service;
 

@@ -3,7 +3,6 @@
 use std::{
     net::IpAddr,
     sync::{Arc, LazyLock},
-    time::Instant,
 };
 
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Uri, Ver
 use segno_calls::MESSAGE_BYTES_MAX;
 use segno_http2::{ErrorCode, Handler, HeaderBlock, Refusals};
 use segno_node::ConnectionId;
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::Instant};
 use tonic::{Status, body::Body};
 
 use super::{

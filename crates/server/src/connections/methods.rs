@@ -6,13 +6,12 @@ use std::{
     future::poll_fn,
     sync::{Arc, LazyLock},
     task::Poll,
-    time::Instant,
 };
 
 use bytes::Bytes;
 use segno_http2::{HeaderBlock, Response as Http2Response};
 use segno_node::with_request_bytes;
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::Instant};
 use tonic::{Code, Extensions, Status};
 
 use super::{

@@ -240,7 +240,7 @@ impl Workflows {
 
 /// Who asks, and until when the answer is of use.
 pub(crate) fn caller<T>(request: &Request<T>) -> ListCaller {
-    ListCaller { connection: peers::of(request), deadline: Some(deadline::call(request).into_std()) }
+    ListCaller { connection: peers::of(request), deadline: Some(deadline::call(request)) }
 }
 
 fn answer(namespace: &Namespace, filter: &str, found: FoundRuns) -> (Vec<WorkflowExecutionInfo>, Bytes) {

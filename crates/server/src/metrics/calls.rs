@@ -3,16 +3,14 @@
 //! They are counted in the table of calls, so labels are bounded. Calls of anything else are
 //! counted together.
 
-use std::{
-    sync::{
-        LazyLock,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    LazyLock,
+    atomic::{AtomicU64, Ordering},
 };
 
 use http::HeaderMap;
 use segno_node::Latency;
+use tokio::time::Instant;
 use tonic::Code;
 
 use crate::calls::{self as table, Method, Wait};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use segno_node::{NodeOptions, SystemClock};
+use segno_node::{Environment, NodeOptions};
 use segno_store::MemoryStore;
 
 use super::*;
@@ -40,7 +40,7 @@ fn names(text: &str) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_dashboard_and_the_alerts_name_metrics_that_exist() {
-    let node = Node::start(Arc::new(MemoryStore::default()), Arc::new(SystemClock), NodeOptions::default());
+    let node = Node::start(Arc::new(MemoryStore::default()), Environment::of_machine(), NodeOptions::default());
     let node = node.await.expect("a node");
     let shown = text(&node);
     let mut known: BTreeSet<String> = BTreeSet::new();

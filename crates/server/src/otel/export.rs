@@ -1,11 +1,11 @@
 //! The task that sends spans: in batches, one request at a time.
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
+use std::{sync::atomic::Ordering, time::Duration};
 
-use tokio::{sync::mpsc, time};
+use tokio::{
+    sync::mpsc,
+    time::{self, Instant},
+};
 
 use super::{DROPPED, Message, SENT, Span, TraceOptions, encode};
 use crate::security::fetch;
@@ -27,7 +27,7 @@ pub(super) async fn run(options: TraceOptions, mut queue: mpsc::Receiver<Message
     while let Some(first) = queue.recv().await {
         let mut flushed = Vec::new();
         take(first, &mut batch, &mut flushed);
-        let until = time::Instant::now() + BATCH_WAIT;
+        let until = Instant::now() + BATCH_WAIT;
         while batch.len() < BATCH_MAX && flushed.is_empty() {
             match time::timeout_at(until, queue.recv()).await {
                 Ok(Some(message)) => take(message, &mut batch, &mut flushed),

@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-use segno_node::{CallError, Clock, Node, NodeOptions, SystemClock};
+use segno_node::{CallError, Clock, Environment, Node, NodeOptions, SystemClock};
 use segno_store::{
     MemoryStore, Store,
     fault::{FaultPlan, FaultStore},
@@ -40,6 +40,10 @@ impl Clock for JumpingClock {
     fn now(&self) -> i64 {
         SystemClock.now() + self.ahead.load(Ordering::SeqCst)
     }
+
+    fn monotonic(&self) -> i64 {
+        SystemClock.monotonic()
+    }
 }
 
 /// A place where a node runs: it may die and be started again on the same storage.
@@ -60,7 +64,8 @@ impl Place {
     pub async fn start(&self, plan: &FaultPlan) -> Arc<Node> {
         let store: Arc<dyn Store> = Arc::new(FaultStore::new(self.memory.clone(), plan.clone()));
         loop {
-            match Node::start(store.clone(), self.clock.clone(), NodeOptions::default()).await {
+            match Node::start(store.clone(), Environment::with_clock(self.clock.clone()), NodeOptions::default()).await
+            {
                 Ok(node) => {
                     self.node.send_replace(Some(node.clone()));
                     return node;

@@ -41,7 +41,7 @@ pub fn decide(kind: &str, history: &[HistoryEvent]) -> Vec<Command> {
     let has = |wanted: EventType| history.iter().any(|event| event.event_type() == wanted);
     match kind {
         "parent" if !has(EventType::TimerStarted) => {
-            vec![timer(), activity("flaky"), child(), signal("target", "hello")]
+            vec![timer(20 * MILLISECOND), activity("flaky"), child(), signal("target", "hello")]
         }
         "parent" => {
             let done = has(EventType::TimerFired)
@@ -68,12 +68,12 @@ fn make(kind: CommandType, attributes: C) -> Command {
     Command { command_type: kind as i32, attributes: Some(attributes), ..Default::default() }
 }
 
-fn timer() -> Command {
+pub fn timer(after: i64) -> Command {
     make(
         CommandType::StartTimer,
         C::StartTimerCommandAttributes(command::StartTimerCommandAttributes {
             timer_id: "t".to_owned(),
-            start_to_fire_timeout: Some(nanos_duration(20 * MILLISECOND)),
+            start_to_fire_timeout: Some(nanos_duration(after)),
         }),
     )
 }
