@@ -3,8 +3,10 @@
 //!
 //! Does no IO and knows no runs: what is stored, and when a change takes effect, is decided by the crates above.
 
+mod fingerprint;
 mod registry;
 mod routing;
 
+pub use fingerprint::hash_of;
 pub use registry::{NamespaceRouting, Registry};
 pub use routing::{MemberQueue, QueueRouting, QueueType, Ramp, Target, Version};
