@@ -4,9 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message;
-use segno_proto::{Nanos, deployment::WorkerDeploymentVersion, enums::WorkerDeploymentVersionStatus as Status};
+use segno_proto::{
+    Nanos,
+    deployment::WorkerDeploymentVersion,
+    enums::{VersionDrainageStatus as DrainageStatus, WorkerDeploymentVersionStatus as Status},
+};
 
 use crate::{
+    describe::PinnedCounts,
     names,
     records::{BuildRecord, DeploymentRecord, PREFIX, RampingRecord, VersionRecord},
     routing::{MemberQueue, Version},
@@ -50,6 +55,10 @@ pub struct DrainageView {
     pub grace: Nanos,
 }
 
+fn drainage_status(drained: bool) -> DrainageStatus {
+    if drained { DrainageStatus::Drained } else { DrainageStatus::Draining }
+}
+
 impl Deployment {
     /// A deployment without versions.
     pub(crate) fn new(name: &str, now: Nanos) -> Self {
@@ -76,7 +85,8 @@ impl Deployment {
         &mut builds[last]
     }
 
-    pub(crate) fn remove_build(&mut self, build: &str) {
+    /// Removes a version.
+    pub fn remove_build(&mut self, build: &str) {
         self.record.builds.retain(|known| known.build != build);
         self.versions.remove(build);
     }
@@ -127,18 +137,27 @@ impl Deployment {
         token.into()
     }
 
-    /// How a version drains; `None` if it was never deactivated, or is current or ramping.
+    /// How a version drains; `None` if it was never used, or is current or ramping. A version to which workflows are pinned is
+    /// draining, whatever it was before.
     pub fn drainage(&self, build: &BuildRecord, pinned: u64, at: DrainageView) -> Option<Drainage> {
-        if self.is_current(&build.build) || self.is_ramping(&build.build) {
+        let is_routed = self.is_current(&build.build) || self.is_ramping(&build.build);
+        if is_routed || build.drainage() == DrainageStatus::Unspecified && pinned == 0 {
             return None;
         }
-        let over = build.deactivated.saturating_add(at.grace);
-        match (build.deactivated, pinned) {
-            (0, 0) => None,
-            // Nothing but an override pins a workflow to a version that was never active.
-            (0, _) => Some(Drainage { drained: false, changed: build.created }),
-            (_, 0) if at.now >= over => Some(Drainage { drained: true, changed: build.drained.max(over) }),
-            (since, _) => Some(Drainage { drained: false, changed: since }),
+        let drained = pinned == 0 && at.now >= build.deactivated.saturating_add(at.grace);
+        let is_known = build.drainage() == drainage_status(drained);
+        Some(Drainage { drained, changed: if is_known { build.drainage_changed } else { at.now } })
+    }
+
+    /// Notes how far versions are from being unused.
+    pub fn note_drainages(&mut self, pinned: &PinnedCounts, at: DrainageView) {
+        let builds = self.record.builds.iter();
+        let found: Vec<_> = builds.map(|build| self.drainage(build, pinned.of(&self.name, &build.build), at)).collect();
+        for (build, drainage) in self.record.builds.iter_mut().zip(found) {
+            if let Some(Drainage { drained, changed }) = drainage {
+                build.set_drainage(drainage_status(drained));
+                build.drainage_changed = changed;
+            }
         }
     }
 

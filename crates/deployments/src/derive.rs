@@ -58,8 +58,8 @@ pub(crate) fn source_of(queue: &MemberQueue, deployments: &[&Deployment]) -> Rou
     };
     let newest = |known: &&&Deployment| known.record.percentage_changed;
     let ramping = deployments.iter().filter(of_version).max_by_key(newest);
-    let ramping = ramping
-        .or_else(|| deployments.iter().filter(|known| known.ramping_build() == Some(None)).max_by_key(newest));
+    let ramping =
+        ramping.or_else(|| deployments.iter().filter(|known| known.ramping_build() == Some(None)).max_by_key(newest));
     let target = |deployment: &Deployment, build: Option<&str>| Target {
         version: build.map(|build| deployment.shared_version(build)),
         revision: deployment.record.revision,

@@ -7,8 +7,7 @@ use segno_proto::{
     Nanos,
     deployment::{
         RoutingConfig, VersionDrainageInfo, VersionMetadata, WorkerDeploymentInfo, WorkerDeploymentVersionInfo,
-        worker_deployment_info::WorkerDeploymentVersionSummary,
-        worker_deployment_version_info::VersionTaskQueueInfo,
+        worker_deployment_info::WorkerDeploymentVersionSummary, worker_deployment_version_info::VersionTaskQueueInfo,
     },
     enums::{RoutingConfigUpdateState, TaskQueueType, VersionDrainageStatus},
     nanos_timestamp,
@@ -43,6 +42,16 @@ impl QueueType {
             Self::Workflow => TaskQueueType::Workflow,
             Self::Activity => TaskQueueType::Activity,
             Self::Nexus => TaskQueueType::Nexus,
+        }
+    }
+
+    /// The type that a number of the protocol means.
+    pub fn from_wire(kind: i32) -> Option<Self> {
+        match TaskQueueType::try_from(kind).ok()? {
+            TaskQueueType::Unspecified => None,
+            TaskQueueType::Workflow => Some(Self::Workflow),
+            TaskQueueType::Activity => Some(Self::Activity),
+            TaskQueueType::Nexus => Some(Self::Nexus),
         }
     }
 }

@@ -18,6 +18,9 @@ pub enum DeploymentError {
     /// A limit of the namespace or of the deployment is reached.
     #[error("{0}")]
     LimitReached(String),
+    /// The node has no deployments.
+    #[error("Worker Deployment Versions are disabled on this namespace.")]
+    Disabled,
 }
 
 impl DeploymentError {

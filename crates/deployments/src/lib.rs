@@ -24,4 +24,4 @@ pub use fingerprint::hash_of;
 pub use limits::DeploymentLimits;
 pub use records::{BuildRecord, DeploymentRecord, PREFIX, VersionRecord};
 pub use registry::{NamespaceRouting, Registry};
-pub use routing::{MemberQueue, QueueRouting, QueueType, Ramp, Target, Version};
+pub use routing::{MemberQueue, QueueRouting, QueueType, Ramp, Target, Version, named_version};

@@ -149,9 +149,6 @@ mod tests {
         assert_eq!(text(requested_version(Some(("d", "")), "")), bad("d."));
         assert_eq!(text(requested_version(Some(("", "")), "")), bad("."));
         assert_eq!(requested_version(Some(("a.b", "c")), ""), version("a", "b.c"));
-        assert_eq!(
-            text(requested_version(Some(("__a", "b")), "")),
-            "WorkerDeploymentName cannot start with '__'"
-        );
+        assert_eq!(text(requested_version(Some(("__a", "b")), "")), "WorkerDeploymentName cannot start with '__'");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use segno_proto::{Nanos, common::Payload};
+use segno_proto::{Nanos, common::Payload, enums::VersionDrainageStatus};
 
 use crate::routing::{MemberQueue, QueueType};
 
@@ -95,9 +95,12 @@ pub struct BuildRecord {
     /// When it stopped being current or ramping, unless it is again.
     #[prost(int64, tag = "10")]
     pub deactivated: Nanos,
-    /// When it was found without pinned workflows after that.
-    #[prost(int64, tag = "11")]
-    pub drained: Nanos,
+    /// How far it is from being unused, as it was last found.
+    #[prost(enumeration = "VersionDrainageStatus", tag = "11")]
+    pub drainage: i32,
+    /// Since when.
+    #[prost(int64, tag = "12")]
+    pub drainage_changed: Nanos,
 }
 
 /// What is stored of a version besides.

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_deployments::DeploymentError;
 use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
 
@@ -21,6 +22,9 @@ pub enum CallError {
     /// The engine refused it; nothing changed.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// A call about worker deployments was refused; nothing changed.
+    #[error(transparent)]
+    Deployment(#[from] DeploymentError),
     /// No run under that workflow id, or not the run that was named.
     #[error("workflow not found for ID: {workflow_id}")]
     WorkflowNotFound {

@@ -1,7 +1,7 @@
 //! What changes of the current and of the ramping version have in common: their requests, who may make them, and what becomes of
 //! the versions that are routed to, or no longer are.
 
-use segno_proto::Nanos;
+use segno_proto::{Nanos, enums::VersionDrainageStatus};
 
 use crate::{
     deployment::Deployment,
@@ -129,7 +129,8 @@ impl Deployment {
         known.ramping_since = 0;
         known.routing_changed = now;
         known.deactivated = now;
-        known.drained = 0;
+        known.set_drainage(VersionDrainageStatus::Draining);
+        known.drainage_changed = now;
     }
 
     /// A version becomes current, or begins to ramp.
@@ -144,6 +145,7 @@ impl Deployment {
         }
         known.routing_changed = now;
         known.deactivated = 0;
-        known.drained = 0;
+        known.set_drainage(VersionDrainageStatus::Unspecified);
+        known.drainage_changed = 0;
     }
 }
