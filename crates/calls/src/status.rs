@@ -5,14 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Rejection, update::abort::Abort};
-use segno_node::CallError;
+use segno_node::{CallError, DeploymentError};
 use segno_proto::{
     enums::{NamespaceState, ResourceExhaustedCause, ResourceExhaustedScope},
     errordetails::{
         MultiOperationExecutionFailure, NamespaceAlreadyExistsFailure, NamespaceInvalidStateFailure,
-        NamespaceNotFoundFailure, NotFoundFailure, QueryFailedFailure, ResourceExhaustedFailure,
-        WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure, WorkflowTaskCompletionBufferLostFailure,
-        multi_operation_execution_failure::OperationStatus,
+        NamespaceNotFoundFailure, NotFoundFailure, PermissionDeniedFailure, QueryFailedFailure,
+        ResourceExhaustedFailure, WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
+        WorkflowTaskCompletionBufferLostFailure, multi_operation_execution_failure::OperationStatus,
     },
     failure::MultiOperationExecutionAborted,
     google::rpc,
@@ -136,6 +136,7 @@ pub fn from_call(error: CallError) -> Status {
     let text = error.to_string();
     match error {
         CallError::Rejected(rejection) => from_rejection(rejection),
+        CallError::Deployment(error) => from_deployment(error),
         CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => not_found(text),
         CallError::NoScript(text) => Status::not_found(text),
         CallError::NamespaceNotFound(name) => namespace_not_found(&name),
@@ -184,6 +185,26 @@ pub fn multi_operation(operations: Vec<Option<Status>>) -> Status {
     let statuses = operations.into_iter().map(|status| told(status.unwrap_or_else(aborted))).collect();
     let detail = MultiOperationExecutionFailure { statuses };
     detailed(code, "Update-with-Start could not be executed.", "MultiOperationExecutionFailure", &detail)
+}
+
+fn from_deployment(error: DeploymentError) -> Status {
+    let text = error.to_string();
+    match error {
+        DeploymentError::InvalidArgument(_) => Status::invalid_argument(text),
+        DeploymentError::NotFound(_) => not_found(text),
+        DeploymentError::AlreadyExists(_) => Status::already_exists(text),
+        DeploymentError::FailedPrecondition(_) => Status::failed_precondition(text),
+        DeploymentError::LimitReached(_) => {
+            let detail = ResourceExhaustedFailure {
+                cause: ResourceExhaustedCause::WorkerDeploymentLimits as i32,
+                scope: ResourceExhaustedScope::Namespace as i32,
+            };
+            detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+        }
+        DeploymentError::Disabled => {
+            detailed(Code::PermissionDenied, text, "PermissionDeniedFailure", &PermissionDeniedFailure::default())
+        }
+    }
 }
 
 fn from_rejection(rejection: Rejection) -> Status {

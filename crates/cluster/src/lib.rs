@@ -26,6 +26,7 @@ mod observer;
 mod offers;
 mod owner;
 mod peers;
+mod registrations;
 mod requests;
 mod revisions;
 mod sightings;

@@ -1,6 +1,7 @@
 //! The port [`Owner`] of runs: answered from the topology, and by requests to the node that serves a workflow.
 
 use prost::Message;
+use segno_deployments::{DeploymentError, calls::Registration};
 use segno_engine::outbox::OutboxMessage;
 use segno_runs::{
     error::CallError,
@@ -16,7 +17,7 @@ use tokio::time::{Duration, Instant};
 use super::{
     link::RequestError,
     peers::Peers,
-    wire::{DeleteRun, DeliverMessage, DeliveryOutcome, OutcomeKind, RequestBody, ResponseBody},
+    wire::{DeleteRun, DeliverMessage, DeliveryOutcome, OutcomeKind, RegisterPoller, RequestBody, ResponseBody},
 };
 
 /// How long the receiver's half of a message, or a deletion, may take.
@@ -129,6 +130,22 @@ impl Owner for Peers {
             };
             match self.change(at, RequestBody::Delete(body)).await? {
                 ResponseBody::Done(_) => Ok(()),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn register_poller<'a>(
+        &'a self,
+        leader: NodeId,
+        namespace: NamespaceKey,
+        registration: &'a Registration,
+    ) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(async move {
+            let request = RegisterPoller::of(namespace, registration);
+            match self.change(leader, RequestBody::RegisterPoller(request)).await? {
+                ResponseBody::Done(_) => Ok(()),
+                ResponseBody::LimitReached(text) => Err(DeploymentError::LimitReached(text).into()),
                 _ => Err(unexpected()),
             }
         })

@@ -48,6 +48,7 @@ impl RequestHandler for Cluster {
                 ResponseBody::Done(Default::default())
             }
             Some(RequestBody::Delete(delete)) => self.delete_here(delete).await,
+            Some(RequestBody::RegisterPoller(request)) => self.register_here(request).await,
             None => ResponseBody::Failed("the node does not know this request".to_owned()),
         };
         (body, None)

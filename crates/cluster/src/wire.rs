@@ -75,7 +75,7 @@ pub struct Hello {
 /// A request to another node.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
-    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     pub body: Option<RequestBody>,
 }
 
@@ -102,6 +102,9 @@ pub enum RequestBody {
     /// A run is to be deleted.
     #[prost(message, tag = "7")]
     Delete(DeleteRun),
+    /// A worker of a version polls a queue for the first time.
+    #[prost(message, tag = "8")]
+    RegisterPoller(RegisterPoller),
 }
 
 /// The response to a request.
@@ -110,7 +113,7 @@ pub struct Response {
     /// Whether a task on its way to a worker is held until `Delivered`.
     #[prost(bool, tag = "1")]
     pub held: bool,
-    #[prost(oneof = "ResponseBody", tags = "2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "ResponseBody", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
     pub body: Option<ResponseBody>,
 }
 
@@ -137,6 +140,9 @@ pub enum ResponseBody {
     /// What became of a message at its receiver.
     #[prost(message, tag = "8")]
     Outcome(DeliveryOutcome),
+    /// A limit of worker deployments is reached.
+    #[prost(string, tag = "9")]
+    LimitReached(String),
 }
 
 /// A call of a client that another node makes.
@@ -280,6 +286,22 @@ pub struct DeleteRun {
     pub workflow_id: String,
     #[prost(string, tag = "3")]
     pub run_id: String,
+}
+
+/// A queue that a version of workers polls, for the node that leads.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct RegisterPoller {
+    #[prost(uint32, tag = "1")]
+    pub namespace: u32,
+    #[prost(string, tag = "2")]
+    pub deployment: String,
+    #[prost(string, tag = "3")]
+    pub build: String,
+    #[prost(string, tag = "4")]
+    pub queue: String,
+    /// A type of queues, a number of the clients' protocol.
+    #[prost(int32, tag = "5")]
+    pub kind: i32,
 }
 
 /// A one-way message to another node.

@@ -1,14 +1,22 @@
-//! The routing of all namespaces, in memory. Every poll and every offer of a task reads it.
+//! The deployments of all namespaces, in memory. Every poll and every offer of a task reads the routing that follows from them.
 
 use std::{
-    collections::HashSet,
-    sync::{Arc, RwLock},
+    collections::{BTreeMap, HashSet},
+    ops::Bound,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use segno_environment::hash::HashMap;
 use segno_store::NamespaceKey;
 
-use crate::routing::{MemberQueue, QueueRouting, Version};
+use crate::{
+    deployment::Deployment,
+    derive::{RoutingSource, source_of},
+    routing::{MemberQueue, QueueRouting, Version},
+};
 
 /// The routing of one namespace, derived from its deployments.
 #[derive(Debug, Default)]
@@ -19,16 +27,31 @@ pub struct NamespaceRouting {
     pub members: HashMap<Version, HashSet<MemberQueue>>,
 }
 
-/// The routing of all namespaces.
+#[derive(Debug, Default)]
+struct NamespaceEntry {
+    deployments: BTreeMap<String, Arc<Deployment>>,
+    routing: Arc<NamespaceRouting>,
+}
+
+type Namespaces = HashMap<NamespaceKey, NamespaceEntry>;
+
+/// The deployments of all namespaces.
 #[derive(Debug, Default)]
 pub struct Registry {
-    namespaces: RwLock<HashMap<NamespaceKey, Arc<NamespaceRouting>>>,
+    namespaces: RwLock<Namespaces>,
+    /// Whether any namespace has deployments: without them a task costs no lock.
+    any: AtomicBool,
 }
 
 impl Registry {
+    fn read(&self) -> Option<RwLockReadGuard<'_, Namespaces>> {
+        let any = self.any.load(Ordering::Acquire);
+        any.then(|| self.namespaces.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The routing of a namespace; `None` if it has no deployments.
     pub fn namespace(&self, namespace: NamespaceKey) -> Option<Arc<NamespaceRouting>> {
-        self.namespaces.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&namespace).cloned()
+        Some(self.read()?.get(&namespace)?.routing.clone())
     }
 
     /// The routing of a queue; `None` if no version has it, so that its tasks go to workers without a version.
@@ -42,12 +65,88 @@ impl Registry {
             .is_some_and(|routing| routing.members.get(version).is_some_and(|queues| queues.contains(queue)))
     }
 
+    /// A deployment.
+    pub fn deployment(&self, namespace: NamespaceKey, name: &str) -> Option<Arc<Deployment>> {
+        self.read()?.get(&namespace)?.deployments.get(name).cloned()
+    }
+
+    /// At most so many deployments whose names follow `after`, in the order of their names.
+    pub fn page(&self, namespace: NamespaceKey, after: &str, limit: usize) -> Vec<Arc<Deployment>> {
+        let Some(namespaces) = self.read() else { return Vec::new() };
+        let Some(entry) = namespaces.get(&namespace) else { return Vec::new() };
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        entry.deployments.range::<str, _>(range).take(limit).map(|(_, deployment)| deployment.clone()).collect()
+    }
+
+    /// How many deployments a namespace has.
+    pub fn count(&self, namespace: NamespaceKey) -> usize {
+        self.read().and_then(|namespaces| Some(namespaces.get(&namespace)?.deployments.len())).unwrap_or_default()
+    }
+
+    /// How many versions have a queue.
+    pub fn versions_of_queue(&self, namespace: NamespaceKey, queue: &MemberQueue) -> usize {
+        let Some(routing) = self.namespace(namespace) else { return 0 };
+        routing.members.values().filter(|queues| queues.contains(queue)).count()
+    }
+
+    /// The routing of a queue, and when it changed.
+    pub fn source(&self, namespace: NamespaceKey, queue: &MemberQueue) -> Option<RoutingSource> {
+        let namespaces = self.read()?;
+        let deployments = namespaces.get(&namespace)?.deployments.values().map(AsRef::as_ref);
+        let has = |deployment: &&Deployment| deployment.versions.values().any(|version| version.has(queue));
+        let having: Vec<&Deployment> = deployments.filter(has).collect();
+        (!having.is_empty()).then(|| source_of(queue, &having))
+    }
+
+    /// Replaces a deployment, or removes it, and derives the routing anew.
+    pub fn put(&self, namespace: NamespaceKey, name: &str, deployment: Option<Arc<Deployment>>) {
+        let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
+        let mut deployments =
+            namespaces.get_mut(&namespace).map(|entry| std::mem::take(&mut entry.deployments)).unwrap_or_default();
+        match deployment {
+            Some(deployment) => deployments.insert(name.to_owned(), deployment),
+            None => deployments.remove(name),
+        };
+        self.store(&mut namespaces, namespace, deployments);
+    }
+
+    /// Replaces all deployments of a namespace. Says whether that changed any.
+    pub fn replace(&self, namespace: NamespaceKey, deployments: Vec<Deployment>) -> bool {
+        let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
+        let deployments: BTreeMap<String, Arc<Deployment>> =
+            deployments.into_iter().map(|deployment| (deployment.name.clone(), Arc::new(deployment))).collect();
+        let is_same = match namespaces.get(&namespace) {
+            Some(entry) => entry.deployments == deployments,
+            None => deployments.is_empty(),
+        };
+        if !is_same {
+            self.store(&mut namespaces, namespace, deployments);
+        }
+        !is_same
+    }
+
+    fn store(
+        &self,
+        namespaces: &mut Namespaces,
+        namespace: NamespaceKey,
+        deployments: BTreeMap<String, Arc<Deployment>>,
+    ) {
+        if deployments.is_empty() {
+            namespaces.remove(&namespace);
+        } else {
+            let routing = Arc::new(NamespaceRouting::of(deployments.values().map(AsRef::as_ref)));
+            namespaces.insert(namespace, NamespaceEntry { deployments, routing });
+        }
+        self.any.store(!namespaces.is_empty(), Ordering::Release);
+    }
+
     /// Replaces the routing of a namespace.
     pub fn set(&self, namespace: NamespaceKey, routing: NamespaceRouting) {
-        let mut namespaces = self.namespaces.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
         match routing.members.is_empty() && routing.queues.is_empty() {
             true => drop(namespaces.remove(&namespace)),
-            false => drop(namespaces.insert(namespace, Arc::new(routing))),
+            false => namespaces.entry(namespace).or_default().routing = Arc::new(routing),
         }
+        self.any.store(!namespaces.is_empty(), Ordering::Release);
     }
 }

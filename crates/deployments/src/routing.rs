@@ -7,6 +7,11 @@ use segno_proto::deployment::WorkerDeploymentVersion;
 /// A version of the workers of a deployment.
 pub type Version = Arc<WorkerDeploymentVersion>;
 
+/// The version of a deployment that has a build id.
+pub fn named_version(deployment_name: String, build_id: String) -> Version {
+    Arc::new(WorkerDeploymentVersion { deployment_name, build_id })
+}
+
 /// What is polled for on a queue. A queue name has members of each type by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QueueType {

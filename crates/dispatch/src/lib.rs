@@ -133,6 +133,9 @@ impl Effects for Dispatch {
         })
     }
 
+    /// Queues know no versions yet.
+    fn routing_changed(&self, _: NamespaceKey) {}
+
     fn clock_moved(&self) {
         self.workers.leases.earlier.notify_one();
     }

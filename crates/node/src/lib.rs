@@ -8,6 +8,10 @@ pub use node::Node;
 pub use segno_cluster::{
     ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, LinkMetrics, NodeIdentity, Peers, Topology,
 };
+pub use segno_deployments::{
+    Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, MemberQueue, QueueType,
+    Version as WorkerVersion, calls, names,
+};
 pub use segno_dispatch::{
     CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, Polled, QueueGauge, StartedActivity, StartedTask,
     WorkerTask,
@@ -26,7 +30,11 @@ pub use segno_matching::{
     LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
     TaskOffer, WorkerCommandTask,
 };
-pub use segno_runs::ports::owner::Place;
+pub use segno_runs::ports::{
+    PortFuture,
+    owner::Place,
+    queue_use::{QueueUse, QueueUses},
+};
 pub use segno_runs::{
     AccessKey, AccessKeys, ActivityToken, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, CallError,
     CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller,

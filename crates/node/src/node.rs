@@ -159,6 +159,7 @@ impl ClusterObserver for Parts {
             self.dispatch.load_queue_configs().await?;
             self.access_keys.load().await?;
             runs.turns.clone().load(runs).await?;
+            runs.load_deployments().await?;
             runs.retention_changed.notify_one();
             runs.resume_deletions();
             let runs = runs.clone();

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use segno_deployments::DeploymentError;
 use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
 use tokio::time::Instant;
@@ -22,6 +23,9 @@ pub enum CallError {
     /// The engine refused it; nothing changed.
     #[error(transparent)]
     Rejected(#[from] Rejection),
+    /// A call about worker deployments was refused; nothing changed.
+    #[error(transparent)]
+    Deployment(#[from] DeploymentError),
     /// No run under that workflow id, or not the run that was named.
     #[error("workflow not found for ID: {workflow_id}")]
     WorkflowNotFound {

@@ -19,6 +19,7 @@ mod completion_pages;
 mod count_starts;
 mod damaged;
 mod delete;
+mod deployments;
 mod effects;
 pub mod error;
 pub mod history;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::{error::CallError, namespaces::retention, outbox, runs::Runs, wakes};
 
-/// Reads what is in memory as a whole: scripts and batches. The parts above are there by now.
+/// Reads what is in memory as a whole: scripts, worker deployments and batches. The parts above are there by now.
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
     runs.turns.clone().load(runs).await?;
+    runs.load_deployments().await?;
     runs.load_batches().await?;
     runs.list_older_runs().await?;
     Ok(())

@@ -1,5 +1,6 @@
 //! What can be set of a node.
 
+use segno_deployments::DeploymentLimits;
 use segno_engine::{lease::LeaseSettings, limits::Limits};
 
 /// Most tasks that a queue keeps in memory, unless the node is configured otherwise.
@@ -22,6 +23,8 @@ pub struct NodeOptions {
     pub workflow_rules: bool,
     /// Whether completions of workflow tasks may come in pages.
     pub completion_pages: bool,
+    /// What is set of worker deployments.
+    pub deployments: DeploymentLimits,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
     pub queue_tasks_max: usize,
 }
@@ -36,6 +39,7 @@ impl Default for NodeOptions {
             workflow_pause: false,
             workflow_rules: false,
             completion_pages: false,
+            deployments: DeploymentLimits::default(),
             queue_tasks_max: QUEUE_TASKS_MAX,
         }
     }

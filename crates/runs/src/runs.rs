@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use segno_deployments::Registry;
+use segno_deployments::{DeploymentLimits, Registry};
 use segno_engine::{Context, Run, limits::Limits};
 use segno_environment::{
     clock::Clock,
@@ -26,12 +26,13 @@ use crate::{
     committer::Committer,
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
+    deployments::DeploymentLocks,
     error::CallError,
     list_limits::ListLimits,
     namespaces::Namespaces,
     options::NodeOptions,
     outbox::Outbox,
-    ports::{EffectsPort, Turn, owner::Owner},
+    ports::{EffectsPort, Turn, owner::Owner, queue_use::QueueUsesPort},
     run_keys::RunKeys,
     slots::Slots,
     start_limits::StartLimits,
@@ -53,6 +54,11 @@ pub struct Runs {
     pub committer: Committer,
     /// To which versions of workers tasks go.
     pub deployments: Arc<Registry>,
+    /// What is set of deployments.
+    pub deployment_limits: DeploymentLimits,
+    pub(crate) deployment_locks: DeploymentLocks,
+    /// The part that knows who uses queues.
+    pub queue_uses: QueueUsesPort,
     /// The source of time.
     pub clock: Arc<dyn Clock>,
     /// The cache of runs, with a lock for each workflow id.
@@ -128,6 +134,9 @@ impl Runs {
             owner,
             committer,
             deployments: Arc::default(),
+            deployment_limits: options.deployments,
+            deployment_locks: DeploymentLocks::default(),
+            queue_uses: QueueUsesPort::default(),
             clock: environment.clock.clone(),
             list_limits: ListLimits::of_cores(environment.cores),
             start_limits: StartLimits::default(),

@@ -78,12 +78,12 @@ class Session:
 
     # -- the one way to talk to the server ------------------------------------------------
 
-    def call(self, rpc: str, deadline: float | None = 10, **fields: Any) -> Any:
+    def call(self, rpc: str, /, deadline: float | None = 10, **fields: Any) -> Any:
         """Performs and records one RPC. Returns the response, or None after an error."""
         return self.join(self.begin(rpc, deadline, **fields))
 
     def begin(
-        self, rpc: str, deadline: float | None = 10, headers: dict[str, str] | None = None, **fields: Any
+        self, rpc: str, /, deadline: float | None = 10, headers: dict[str, str] | None = None, **fields: Any
     ) -> Future:
         """Starts an RPC in the background; `join` records it."""
         sent = tuple((headers or {}).items())

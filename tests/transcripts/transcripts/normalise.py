@@ -46,6 +46,8 @@ DROPPED = {
     "owner_host_name",
     "address",
     "http_address",
+    # How far the real server's queues have heard of a change.
+    "routing_config_update_state",
 }
 # Announcements of optional features, which a server makes or not as it has them.
 OPTIONAL = {
@@ -78,6 +80,10 @@ COUNTED = {
     "tasks_dispatch_rate",
 }
 TOKENS = {"long_poll_token": "<token>", "task_token": "<token>", "next_page_token": "<page-token>"}
+# The describing of a version lacks them in the real server, although the summaries of its deployment have them.
+DROPPED_IN_VERSIONS = {"first_activation_time", "last_current_time", "last_deactivation_time"}
+# Conflict tokens of deployments.
+CONFLICT_TOKEN_BYTES = 15
 REPEATED = re.compile(r"(.)\1{99,}")
 LONGEST_TEXT = 400
 # What the real server sends for "no such time" in some fields.
@@ -95,6 +101,7 @@ class Normaliser:
         self.nonce = nonce
         self.known: dict[str, str] = {namespace_id: "<namespace-id>"} if namespace_id else {}
         self.counts: dict[str, int] = {}
+        self.conflict_tokens: list[bytes] = []
 
     def text(self, value: str, field: str = "") -> str:
         """Replaces what differs from run to run inside a string."""
@@ -114,6 +121,11 @@ class Normaliser:
             self.counts[kind] = self.counts.get(kind, 0) + 1
             self.known[uuid] = f"<{kind}-{self.counts[kind]}>"
         return self.known[uuid]
+
+    def _conflict_token(self, token: bytes) -> str:
+        if token not in self.conflict_tokens:
+            self.conflict_tokens.append(token)
+        return f"<conflict-token-{self.conflict_tokens.index(token) + 1}>"
 
     def message(self, message: Message, base: float | None = None) -> Any:
         """A message as JSON; `base` is the moment that expiration times are told relative to."""
@@ -137,6 +149,11 @@ class Normaliser:
         for field, value in message.ListFields():
             if field.name in DROPPED | OPTIONAL or (is_event and field.name in DROPPED_IN_EVENTS):
                 continue
+            if name.endswith(".WorkerDeploymentVersionInfo") and field.name in DROPPED_IN_VERSIONS:
+                continue
+            # The real server leaves an empty drainage with a version that becomes current.
+            if field.name == "drainage_info" and not value.status:
+                continue
             if field.name in COUNTED:
                 out[field.name] = "<n>"
             elif field.name == "current_retry_interval":
@@ -152,6 +169,8 @@ class Normaliser:
                 out[field.name] = [v.ToJsonString() for v in value] if field.is_repeated else value.ToJsonString()
             elif field.name in TOKENS:
                 out[field.name] = TOKENS[field.name]
+            elif field.name == "conflict_token" and len(value) == CONFLICT_TOKEN_BYTES:
+                out[field.name] = self._conflict_token(value)
             else:
                 out[field.name] = self._field(field, value, base)
         return out

@@ -37,6 +37,9 @@ pub trait Effects: Send + Sync + 'static {
     /// Waits until not too many offers to other nodes are under way.
     fn offers_settle(&self) -> PortFuture<'_, ()>;
 
+    /// The routing of a namespace's queues changed: waiting polls and tasks look at it again.
+    fn routing_changed(&self, namespace: NamespaceKey);
+
     /// The clock jumped: what waits for a moment looks at it again.
     fn clock_moved(&self);
 }

@@ -2,6 +2,7 @@
 
 mod effects;
 pub mod owner;
+pub mod queue_use;
 pub mod turn;
 
 pub use effects::{Effects, EffectsPort};

@@ -3,6 +3,7 @@
 //! What holds: a run is read and changed only after [`Owner::admit`] allowed it. With one store in this process there is one node, and
 //! [`Alone`] is its cluster.
 
+use segno_deployments::calls::Registration;
 use segno_engine::outbox::OutboxMessage;
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, Read, RunKey, cluster::NodeId};
 
@@ -84,6 +85,14 @@ pub trait Owner: Send + Sync + 'static {
         run_id: &'a str,
     ) -> PortFuture<'a, Result<(), CallError>>;
 
+    /// Lets the node that leads make a queue a member of a version of workers.
+    fn register_poller<'a>(
+        &'a self,
+        leader: NodeId,
+        namespace: NamespaceKey,
+        registration: &'a Registration,
+    ) -> PortFuture<'a, Result<(), CallError>>;
+
     /// Namespaces were changed here: waits until all other nodes have read them, or a lease has passed.
     fn publish_namespaces(&self) -> PortFuture<'_, ()>;
 }
@@ -132,6 +141,15 @@ impl Owner for Alone {
     }
 
     fn delete_run<'a>(&'a self, _: NodeId, _: &'a WorkflowKey, _: &'a str) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(async { Err(CallError::Moved) })
+    }
+
+    fn register_poller<'a>(
+        &'a self,
+        _: NodeId,
+        _: NamespaceKey,
+        _: &'a Registration,
+    ) -> PortFuture<'a, Result<(), CallError>> {
         Box::pin(async { Err(CallError::Moved) })
     }
 

@@ -1,0 +1,40 @@
+//! What deployments need to know of queues, which may be at other nodes.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use segno_deployments::{MemberQueue, Version};
+
+use super::PortFuture;
+use crate::namespaces::Namespace;
+
+/// Who uses a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueUse {
+    /// Whether tasks wait in it, or came lately.
+    pub has_tasks: bool,
+    /// The versions of workers that polled it lately.
+    pub pollers: Vec<Version>,
+}
+
+/// The queues of all nodes.
+pub trait QueueUses: Send + Sync + 'static {
+    /// Who uses a queue.
+    fn queue_use<'a>(&'a self, namespace: &'a Namespace, queue: &'a MemberQueue) -> PortFuture<'a, QueueUse>;
+}
+
+/// The part that knows the queues, set once when the node serves. It holds the runs, so that these hold it weakly.
+#[derive(Default)]
+pub struct QueueUsesPort(OnceLock<Weak<dyn QueueUses>>);
+
+impl QueueUsesPort {
+    /// Sets the part that knows the queues.
+    pub fn set(&self, queues: Weak<dyn QueueUses>) {
+        let set = self.0.set(queues);
+        debug_assert!(set.is_ok(), "it is set once");
+    }
+
+    /// The part that knows the queues; `None` while nothing is served.
+    pub fn get(&self) -> Option<Arc<dyn QueueUses>> {
+        self.0.get()?.upgrade()
+    }
+}
