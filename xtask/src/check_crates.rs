@@ -19,7 +19,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
     ("segno-deployments", &["segno-environment", "segno-proto", "segno-store"]),
     ("segno-matching", &["segno-deployments", "segno-environment", "segno-proto", "segno-store"]),
-    ("segno-runs", &["segno-deployments", "segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"]),
+    (
+        "segno-runs",
+        &["segno-deployments", "segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"],
+    ),
     (
         "segno-workers",
         &["segno-engine", "segno-environment", "segno-matching", "segno-proto", "segno-runs", "segno-store"],
