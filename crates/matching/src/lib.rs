@@ -7,6 +7,8 @@ mod config;
 mod fair;
 mod key;
 mod lane;
+#[cfg(test)]
+mod lane_tests;
 mod limits;
 mod poller;
 mod poller_scaling;
@@ -45,8 +47,7 @@ pub use key::{QueueKey, QueueKind};
 pub use limits::LimitSource;
 pub use poller::{Poller, PollerVersion};
 pub use queue::{COMMAND_AGE_MAX, QUERY_PRIORITY};
-pub use remote::RemoteTask;
-pub use remote::{Command, TaskKind};
+pub use remote::{Command, RemoteRoute, RemoteTask, TaskKind};
 pub use route::TaskRoute;
 pub use stats::QueueStats;
 pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, WorkerCommandTask};

@@ -24,6 +24,16 @@ pub struct PollerVersion {
 }
 
 impl PollerVersion {
+    /// What workers of a version say.
+    pub fn of(version: Option<&Version>) -> Self {
+        let deployment = version.map(|version| WorkerDeploymentOptions {
+            deployment_name: version.deployment_name.clone(),
+            build_id: version.build_id.clone(),
+            worker_versioning_mode: WorkerVersioningMode::Versioned as i32,
+        });
+        Self { deployment, capabilities: None }
+    }
+
     /// The version of its deployment, if the worker uses versioning. What it says in the newer way comes first.
     pub fn deployment_version(&self) -> Option<Version> {
         self.version().filter(|version| !version.deployment_name.is_empty())
