@@ -1,4 +1,4 @@
-//! Polls that wait at the node they came to, of queues whose home is another node.
+//! Polls that wait at the node they came to, of queues whose home is another node. The polls of each lane wait by themselves.
 //!
 //! A poll waits here, and takes that stand at the home let the home give tasks to this node. A take belongs to no poll: the one
 //! that waited longest gets what comes, and a take that is left serves the next poll. So a poll that gets a task of a run of
@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use segno_deployments::Version;
 use segno_dispatch::{Delivery, Poll};
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_matching::{PollerVersion, QueueKey, TaskOffer};
@@ -33,6 +34,14 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 const LIMITED_FOR: Duration = Duration::from_secs(300);
 /// Pollers of one queue that are remembered. Each poll of any other is reported to the home.
 const POLLERS_MAX: usize = 1000;
+
+/// A lane of a queue: polls of workers of one version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LaneKey {
+    pub(super) queue: QueueKey,
+    /// `None` for workers without a version.
+    pub(super) version: Option<Version>,
+}
 
 /// What a poll gets.
 pub(super) type Met = (TaskOffer, Delivery);
@@ -62,7 +71,7 @@ struct PendingTake {
     asking: AbortHandle,
 }
 
-/// The polls of one queue.
+/// The polls of one lane.
 struct EdgeQueue {
     home: NodeId,
     sticky: bool,
@@ -165,7 +174,7 @@ impl EdgeQueue {
 /// A poll that waits here.
 pub(super) struct EdgeWait<'a> {
     edge: &'a Edge,
-    key: &'a QueueKey,
+    key: &'a LaneKey,
     id: u64,
     /// What it gets: nothing if it is over. An error says that it has to look again where the home is.
     pub(super) met: oneshot::Receiver<Option<Met>>,
@@ -188,7 +197,7 @@ impl Drop for EdgeWait<'_> {
 /// All polls that wait here for tasks of queues whose homes are elsewhere.
 #[derive(Default)]
 pub(super) struct Edge {
-    queues: Mutex<HashMap<QueueKey, EdgeQueue>>,
+    queues: Mutex<HashMap<LaneKey, EdgeQueue>>,
     next: AtomicU64,
 }
 
@@ -197,7 +206,8 @@ impl Edge {
     /// caller that sends polls away finds this one, or this one sees why.
     pub(super) fn wait<'a>(
         &'a self,
-        poll: &'a Poll,
+        poll: &Poll,
+        key: &'a LaneKey,
         home: NodeId,
         is_limited: impl FnOnce() -> bool,
         is_over: impl FnOnce() -> bool,
@@ -207,10 +217,10 @@ impl Edge {
         if is_over() {
             return None;
         }
-        if !queues.contains_key(&poll.queue) {
-            queues.insert(poll.queue.clone(), EdgeQueue::new(home, is_limited()));
+        if !queues.contains_key(key) {
+            queues.insert(key.clone(), EdgeQueue::new(home, is_limited()));
         }
-        let queue = queues.get_mut(&poll.queue)?;
+        let queue = queues.get_mut(key)?;
         if queue.home != home {
             return None;
         }
@@ -232,12 +242,12 @@ impl Edge {
         let takes_missing = queue.takes_missing();
         // A take names the poller as well.
         let is_news = queue.is_due((poll.identity.clone(), poll.caller.worker.clone()), now) && takes_missing == 0;
-        Some(EdgeWait { edge: self, key: &poll.queue, id, met, takes_missing, is_news })
+        Some(EdgeWait { edge: self, key, id, met, takes_missing, is_news })
     }
 
     /// Lets as many takes as are missing stand at the home, in the name of the newest poll. `begin` begins one under its
     /// number; it is called under the lock, so that no take ends before it is known.
-    pub(super) fn begin_takes(&self, key: &QueueKey, begin: impl Fn(u64, Arc<Asker>) -> AbortHandle) {
+    pub(super) fn begin_takes(&self, key: &LaneKey, begin: impl Fn(u64, Arc<Asker>) -> AbortHandle) {
         let mut queues = lock(&self.queues);
         let Some(queue) = queues.get_mut(key) else { return };
         let Some((_, newest)) = queue.waiting.last_key_value() else { return };
@@ -249,13 +259,13 @@ impl Edge {
     }
 
     /// Queues with polls that too few takes stand for.
-    pub(super) fn wanting(&self) -> Vec<QueueKey> {
+    pub(super) fn wanting(&self) -> Vec<LaneKey> {
         let queues = lock(&self.queues);
         queues.iter().filter(|(_, queue)| queue.takes_missing() > 0).map(|(key, _)| key.clone()).collect()
     }
 
     /// A take ended. `quiet` is what the home said with a task, if it gave one.
-    pub(super) fn take_ended(&self, key: &QueueKey, number: u64, quiet: Option<bool>) {
+    pub(super) fn take_ended(&self, key: &LaneKey, number: u64, quiet: Option<bool>) {
         if let Some(queue) = lock(&self.queues).get_mut(key)
             && queue.takes.remove(&number).is_some()
         {
@@ -265,7 +275,7 @@ impl Edge {
     }
 
     /// The home sent a take away: one poll ends for it.
-    pub(super) fn sent_away(&self, key: &QueueKey) {
+    pub(super) fn sent_away(&self, key: &LaneKey) {
         if let Some(queue) = lock(&self.queues).get_mut(key) {
             queue.end_one();
         }
@@ -273,7 +283,7 @@ impl Edge {
 
     /// Hands a task that the home gave to a poll. One that no poll waits for is given back with the delivery; then all
     /// takes that are left have a poll.
-    pub(super) fn deliver(&self, key: &QueueKey, met: Met) {
+    pub(super) fn deliver(&self, key: &LaneKey, met: Met) {
         let mut queues = lock(&self.queues);
         let left = match queues.get_mut(key) {
             Some(queue) => {
@@ -294,7 +304,7 @@ impl Edge {
     /// given back if no worker takes it.
     pub(super) fn meet(
         &self,
-        key: &QueueKey,
+        key: &LaneKey,
         priority: i32,
         is_reachable: impl FnOnce(NodeId) -> bool,
         make: impl FnOnce() -> Met,
@@ -314,7 +324,7 @@ impl Edge {
     }
 
     /// Ends takes that no poll needs, forgets queues that no worker polls, and tells what homes are to hear of what met here.
-    pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, PollReport)> {
+    pub(super) fn look(&self) -> Vec<(NodeId, LaneKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();
         lock(&self.queues).retain(|key, queue| {
@@ -322,8 +332,12 @@ impl Edge {
             queue.end_takes(needed);
             queue.settle();
             if !queue.met.is_empty() {
-                let polls =
-                    PollReport { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
+                let polls = PollReport {
+                    sticky: queue.sticky,
+                    met: std::mem::take(&mut queue.met),
+                    version: Some(PollerVersion::of(key.version.as_ref())),
+                    ..Default::default()
+                };
                 news.push((queue.home, key.clone(), polls));
             }
             queue.told.retain(|_, at| now.saturating_duration_since(*at) < REPORT_INTERVAL);
@@ -336,7 +350,7 @@ impl Edge {
 
     /// Workers limit a queue.
     pub(super) fn limited_by_workers(&self, key: &QueueKey) {
-        if let Some(queue) = lock(&self.queues).get_mut(key) {
+        for (_, queue) in lock(&self.queues).iter_mut().filter(|(lane, _)| lane.queue == *key) {
             queue.limited_until = Some(Instant::now() + LIMITED_FOR);
         }
     }
@@ -344,14 +358,14 @@ impl Edge {
     /// Configurations have changed.
     pub(super) fn configured(&self, is_limited: impl Fn(&QueueKey) -> bool) {
         for (key, queue) in lock(&self.queues).iter_mut() {
-            queue.limited = is_limited(key);
+            queue.limited = is_limited(&key.queue);
         }
     }
 
     /// Lets all polls of queues that have another home now look again.
     pub(super) fn forget_moved(&self, has_moved: impl Fn(&QueueKey, NodeId) -> bool) {
         lock(&self.queues).retain(|key, queue| {
-            let moved = has_moved(key, queue.home);
+            let moved = has_moved(&key.queue, queue.home);
             if moved {
                 queue.end_takes(0);
             }
@@ -362,7 +376,7 @@ impl Edge {
     /// Ends all polls of some queues.
     pub(super) fn end_polls(&self, of: impl Fn(&QueueKey) -> bool) {
         lock(&self.queues).retain(|key, queue| {
-            let ends = of(key);
+            let ends = of(&key.queue);
             while ends && !queue.waiting.is_empty() {
                 queue.end_one();
             }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     Cluster,
-    edge::{Asker, Met},
+    edge::{Asker, LaneKey, Met},
     link::NodeResponse,
     offers::{queue_of, wire_queue},
     wire::{NotificationBody, PollReport, Queue, RequestBody, ResponseBody, Take},
@@ -38,7 +38,7 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
     while !cluster.runs.is_stopping() {
         tokio::time::sleep(REPORT_INTERVAL).await;
         for (home, key, report) in cluster.edge.look() {
-            let report = PollReport { queue: wire_queue(&key), ..report };
+            let report = PollReport { queue: wire_queue(&key.queue), ..report };
             cluster.peers.notify(home, NotificationBody::PollReport(report));
         }
         // A take that ended begins the next one itself; no poll is to depend on it.
@@ -54,7 +54,9 @@ impl Cluster {
     pub(super) fn match_here(&self, offer: &HomeOffer) -> bool {
         let make = || (offer.task.clone(), Delivery::new(&self.dispatch, HeldWork::Matched(Box::new(offer.clone()))));
         let is_reachable = |home: NodeId| self.peers.is_reachable(home);
-        match self.edge.meet(&offer.queue, offer.place.priority, is_reachable, make) {
+        let version = self.dispatch.matching.version_for(&offer.queue, &offer.place.route);
+        let key = LaneKey { queue: offer.queue.clone(), version };
+        match self.edge.meet(&key, offer.place.priority, is_reachable, make) {
             Ok(()) => {
                 count(&self.runs.metrics.tasks_met);
                 true
@@ -82,9 +84,10 @@ impl Cluster {
         let is_limited = || self.dispatch.matching.is_configured_with_limits(&poll.queue);
         let is_over =
             || self.topology.homes() != homes || runs.is_stopping() || workers.has_shut_down(&poll.caller.worker);
-        let mut wait = self.edge.wait(poll, home, is_limited, is_over).ok_or(())?;
+        let key = LaneKey { queue: poll.queue.clone(), version: poll.version.lane(poll.queue.kind) };
+        let mut wait = self.edge.wait(poll, &key, home, is_limited, is_over).ok_or(())?;
         if wait.takes_missing > 0 {
-            self.take_from_home(&poll.queue);
+            self.take_from_home(&key);
         } else if wait.is_news {
             let polls = PollReport {
                 queue: wire_queue(&poll.queue),
@@ -105,20 +108,20 @@ impl Cluster {
     }
 
     /// Lets as many takes as are missing stand at the home of a queue.
-    fn take_from_home(self: &Arc<Self>, key: &QueueKey) {
+    fn take_from_home(self: &Arc<Self>, key: &LaneKey) {
         self.edge.begin_takes(key, |number, asker| {
-            let (cluster, queue) = (self.clone(), key.clone());
-            tokio::spawn(async move { cluster.take_one(&queue, &asker, number).await }).abort_handle()
+            let (cluster, key) = (self.clone(), key.clone());
+            tokio::spawn(async move { cluster.take_one(&key, &asker, number).await }).abort_handle()
         });
     }
 
     /// One take, from when it stands at the home until a poll has what it brought.
-    async fn take_one(self: Arc<Self>, key: &QueueKey, asker: &Asker, number: u64) {
+    async fn take_one(self: Arc<Self>, key: &LaneKey, asker: &Asker, number: u64) {
         let began = Instant::now();
-        let response = match self.runs.home(key.namespace, key.client_name()) {
+        let response = match self.runs.home(key.queue.namespace, key.queue.client_name()) {
             Place::There(home) => {
                 let take = Take {
-                    queue: wire_queue(key),
+                    queue: wire_queue(&key.queue),
                     identity: asker.identity.clone(),
                     worker: asker.worker.clone(),
                     sticky: asker.sticky,
@@ -171,8 +174,7 @@ impl Cluster {
             return;
         }
         let version = report.version.unwrap_or_default();
-        let poller = (!report.identity.is_empty()).then_some((report.identity.as_str(), &version));
-        self.dispatch.matching.polled_elsewhere(&key, poller, &report.met);
+        self.dispatch.matching.polled_elsewhere(&key, &report.identity, &version, &report.met);
     }
 
     /// Workers limit a queue whose home is elsewhere.

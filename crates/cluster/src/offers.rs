@@ -170,6 +170,7 @@ impl Cluster {
                         fairness_key: fairness_key.clone(),
                         fairness_weight,
                         quiet: false,
+                        route: Some((&place.route).into()),
                     };
                     match self.send_offer(home, offer).await {
                         OfferResult::Taken => return,
@@ -188,7 +189,7 @@ impl Cluster {
     }
 
     /// Offers a query until the home of its queue has it. False if no worker serves the queue, which is one worker's own.
-    async fn offer_query_until_taken(&self, key: &QueueKey, task: TaskOffer, priority: i32, sticky: bool) -> bool {
+    async fn offer_query_until_taken(&self, key: &QueueKey, task: TaskOffer, place: QueuePlace, sticky: bool) -> bool {
         let task_on_wire = wire_task(&task, self.topology.me);
         let runs = &self.runs;
         while !runs.is_stopping() {
@@ -197,12 +198,19 @@ impl Cluster {
                     if sticky && !self.dispatch.matching.is_served(key) {
                         return false;
                     }
-                    self.dispatch.matching.offer(key, task, QueuePlace::of(priority));
+                    self.dispatch.matching.offer(key, task, place);
                     return true;
                 }
                 Place::There(home) => {
-                    let (queue, task) = (wire_queue(key), task_on_wire.clone());
-                    match self.send_offer(home, Offer { queue, task, priority, sticky, ..Default::default() }).await {
+                    let offer = Offer {
+                        queue: wire_queue(key),
+                        task: task_on_wire.clone(),
+                        priority: place.priority,
+                        sticky,
+                        route: Some((&place.route).into()),
+                        ..Default::default()
+                    };
+                    match self.send_offer(home, offer).await {
                         OfferResult::Taken => return true,
                         OfferResult::Unserved => return false,
                         OfferResult::Retry => {}
@@ -235,7 +243,8 @@ impl Cluster {
                 let (fairness_key, weight) = (offer.fairness_key, offer.fairness_weight);
                 let fairness =
                     (!fairness_key.is_empty()).then(|| Box::new(Fairness { key: fairness_key.into(), weight }));
-                self.dispatch.matching.offer(&key, task, QueuePlace { priority: offer.priority, fairness });
+                let route = offer.route.map(Into::into).unwrap_or_default();
+                self.dispatch.matching.offer(&key, task, QueuePlace { priority: offer.priority, fairness, route });
             }
         }
         // A caller that queries a workflow waits until the query is offered.
@@ -267,7 +276,9 @@ impl Cluster {
         self.announce_limit_to(from, &poll.queue);
         match self.wait_at_home(&poll, true).await {
             Some((task, delivery)) => {
-                let (task, quiet) = (wire_task(&task, self.topology.me), self.dispatch.matching.is_quiet(&poll.queue));
+                let lane = poll.version.lane(poll.queue.kind);
+                let quiet = self.dispatch.matching.is_quiet(&poll.queue, lane.as_ref());
+                let task = wire_task(&task, self.topology.me);
                 let offer = Offer { queue: wire_queue(&poll.queue), task, quiet, ..Default::default() };
                 (ResponseBody::Task(offer), Some(delivery))
             }
@@ -368,10 +379,10 @@ impl Elsewhere for Cluster {
         &'a self,
         queue: &'a QueueKey,
         task: TaskOffer,
-        priority: i32,
+        place: QueuePlace,
         sticky: bool,
     ) -> PortFuture<'a, bool> {
-        Box::pin(self.offer_query_until_taken(queue, task, priority, sticky))
+        Box::pin(self.offer_query_until_taken(queue, task, place, sticky))
     }
 
     fn offers_settle(&self) -> PortFuture<'_, ()> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use segno_matching::{PollerVersion, RemoteTask};
+use segno_matching::{PollerVersion, RemoteRoute, RemoteTask};
 
 /// The version of this protocol.
 pub const PROTOCOL: u32 = 1;
@@ -237,6 +237,9 @@ pub struct Offer {
     /// Of a task that a home gives: nothing else waits there, and nothing limits the queue.
     #[prost(bool, tag = "7")]
     pub quiet: bool,
+    /// By what its lane is found. Nodes of older versions do not send it; their runs are not pinned.
+    #[prost(message, optional, tag = "8")]
+    pub route: Option<RemoteRoute>,
 }
 
 /// A message between runs.
@@ -347,7 +350,7 @@ pub struct PollReport {
     /// Tasks that were matched without the home, by priority.
     #[prost(btree_map = "int32, uint32", tag = "5")]
     pub met: BTreeMap<i32, u32>,
-    /// The version of the poller.
+    /// The version of the poller, and of the workers that met tasks.
     #[prost(message, optional, tag = "6")]
     pub version: Option<PollerVersion>,
 }

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use segno_engine::activity::Sdk;
 use segno_environment::connection::ConnectionId;
-use segno_matching::{QueueKey, RemoteTask, TaskOffer};
+use segno_matching::{QueueKey, QueuePlace, RemoteTask, TaskOffer};
 use segno_runs::ports::PortFuture;
 use segno_workers::{HomeOffer, OtherNodes};
 
@@ -73,7 +73,7 @@ pub trait Elsewhere: OtherNodes + Send + Sync + 'static {
         &'a self,
         queue: &'a QueueKey,
         task: TaskOffer,
-        priority: i32,
+        place: QueuePlace,
         sticky: bool,
     ) -> PortFuture<'a, bool>;
 

@@ -14,6 +14,7 @@ mod queue_config;
 mod refill;
 mod starts;
 mod tasks;
+mod versions;
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -7,7 +7,7 @@ use segno_runs::ports::owner::Place;
 use segno_store::{NamespaceKey, RunKey, cluster::Shard};
 use segno_workers::HomeOffer;
 
-use super::Dispatch;
+use super::{Dispatch, versions::route_of};
 
 /// A queue as metrics show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Dispatch {
         };
         let offer = TaskOffer::Workflow { run: run_key, stamp: task.stamp, speculative: run.is_speculating() };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
-        let place = QueuePlace { priority, fairness };
+        let place = QueuePlace { priority, fairness, route: route_of(run) };
         let is_here = self.runs.home(key.namespace, key.client_name()) == Place::Here;
         if task.sticky && is_here && !self.matching.is_served(&key) {
             key = normal;
@@ -87,7 +87,7 @@ impl Dispatch {
         let run_key = RunKey(run.info.run_key);
         let offer = TaskOffer::Activity { run: run_key, scheduled_event_id, stamp: activity.stamp };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), activity.priority.as_ref());
-        self.offer(key, offer, QueuePlace { priority, fairness }, run);
+        self.offer(key, offer, QueuePlace { priority, fairness, route: route_of(run) }, run);
     }
 
     /// The queues with the most tasks, for metrics.

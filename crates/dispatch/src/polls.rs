@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use segno_deployments::Version;
 use segno_engine::activity::Sdk;
 use segno_matching::{PollerVersion, QueueKey, QueueKind, QueuePoll, RemoteTask, TaskOffer};
 use segno_proto::common::WorkerVersionStamp;
@@ -38,12 +39,13 @@ pub struct Poll {
 
 impl Poll {
     /// What its queue needs to know of it. `elsewhere` if the worker is connected to another node.
-    fn at_queue(&self, elsewhere: bool) -> QueuePoll<'_> {
+    fn at_queue<'a>(&'a self, lane: Option<&'a Version>, elsewhere: bool) -> QueuePoll<'a> {
         QueuePoll {
             queue: &self.queue,
             identity: &self.identity,
             worker: &self.caller.worker,
             version: &self.version,
+            lane,
             tasks_per_second: self.tasks_per_second,
             deadline: self.deadline,
             elsewhere,
@@ -153,7 +155,8 @@ impl Dispatch {
             let moved = self.runs.home(poll.queue.namespace, poll.queue.client_name()) != Place::Here;
             moved || self.runs.is_stopping() || self.workers.has_shut_down(&poll.caller.worker)
         };
-        let queued = self.matching.poll(&poll.at_queue(elsewhere), is_over).await?;
+        let lane = poll.version.lane(poll.queue.kind);
+        let queued = self.matching.poll(&poll.at_queue(lane.as_ref(), elsewhere), is_over).await?;
         let task = queued.task.clone();
         Some((task, Delivery::new(self, HeldWork::Queued(poll.queue.clone(), queued))))
     }

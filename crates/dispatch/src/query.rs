@@ -16,7 +16,7 @@ use segno_runs::{
 use segno_store::NamespaceKey;
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Dispatch, direct_queries::DirectQueries};
+use super::{Dispatch, direct_queries::DirectQueries, versions::route_of};
 
 /// Attempts of a workflow task after which queries fail at once instead of waiting for it.
 const FAILING_ATTEMPTS: i32 = 3;
@@ -183,7 +183,7 @@ impl Dispatch {
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
             let task = task.again(true);
-            let offered = tokio::time::timeout_at(deadline, self.offer_query(queue, task.clone(), true)).await;
+            let offered = tokio::time::timeout_at(deadline, self.offer_query(run, queue, task.clone(), true)).await;
             if offered.map_err(|_| CallError::DeadlineExceeded)? {
                 let patience = Duration::from_nanos(sticky.schedule_to_start.max(0) as u64);
                 let until = deadline.min(Instant::now() + patience);
@@ -197,7 +197,7 @@ impl Dispatch {
         }
         loop {
             let moved = self.direct_queries.offer_again.notified();
-            let offer = self.offer_query(self.query_queue(run, false), task.clone(), false);
+            let offer = self.offer_query(run, self.query_queue(run, false), task.clone(), false);
             tokio::time::timeout_at(deadline, offer).await.map_err(|_| CallError::DeadlineExceeded)?;
             tokio::select! {
                 biased;
@@ -209,15 +209,16 @@ impl Dispatch {
     }
 
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
-    pub async fn offer_query(&self, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
+    pub async fn offer_query(&self, run: &Run, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
+        let place = QueuePlace { priority: QUERY_PRIORITY, fairness: None, route: route_of(run) };
         if let Some(elsewhere) = self.elsewhere() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
-            return elsewhere.offer_query(&queue, offer, QUERY_PRIORITY, sticky).await;
+            return elsewhere.offer_query(&queue, offer, place, sticky).await;
         }
         let served = !sticky || self.matching.is_served(&queue);
         if served {
-            self.matching.offer(&queue, TaskOffer::Query(Box::new(task)), QueuePlace::of(QUERY_PRIORITY));
+            self.matching.offer(&queue, TaskOffer::Query(Box::new(task)), place);
         }
         served
     }

@@ -303,7 +303,7 @@ impl Dispatch {
         count(&self.runs.metrics.tasks_given_back);
         if let Some(query) = &held.query {
             let again = query.again(false);
-            self.offer_query(self.query_queue(&held.run, false), again, false).await;
+            self.offer_query(&held.run, self.query_queue(&held.run, false), again, false).await;
             return;
         }
         let info = &held.run.info;

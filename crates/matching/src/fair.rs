@@ -1,8 +1,8 @@
 //! Tasks of one priority, in the order in which they go to workers.
 //!
-//! Without fairness keys that is the order in which they came. With them each key has a lane, and lanes take turns, those
-//! with a greater weight more often: each task moves its lane on by the inverse of the weight, and the lane that is
-//! furthest behind is next (weighted fair queueing by virtual time). A lane that was empty begins where the others are.
+//! Without fairness keys that is the order in which they came. With them keys take turns, those with a greater weight more
+//! often: each task moves its key on by the inverse of the weight, and the key that is furthest behind is next (weighted fair
+//! queueing by virtual time). A key that had no tasks begins where the others are.
 //!
 //! What holds: a key with many tasks does not delay the tasks of another by more than its share.
 
@@ -19,18 +19,18 @@ use super::task::QueuedTask;
 /// Weights outside of this are taken for the nearest one inside.
 const WEIGHT_MIN: f32 = 0.001;
 const WEIGHT_MAX: f32 = 1000.0;
-/// How far a task of weight 1 moves its lane on.
+/// How far a task of weight 1 moves its key on.
 const STRIDE: f64 = 1_000_000.0;
 
-/// Lanes without tasks that are remembered.
-const EMPTY_LANES_MAX: usize = 1024;
+/// Keys without tasks that are remembered.
+const EMPTY_KEYS_MAX: usize = 1024;
 
 /// The tasks of a key.
-struct Lane {
+struct KeyTasks {
     tasks: VecDeque<QueuedTask>,
     /// How far it has come.
     at: u64,
-    /// Which one it was: of lanes that have come equally far the older one is next.
+    /// Which one it was: of keys that have come equally far the older one is next.
     number: u64,
 }
 
@@ -40,10 +40,10 @@ pub struct Level {
     /// All tasks, as long as none has a key.
     plain: VecDeque<QueuedTask>,
     /// All tasks, from the first one with a key on.
-    lanes: HashMap<Arc<str>, Lane>,
-    /// Lanes with tasks, by how far they have come.
+    by_key: HashMap<Arc<str>, KeyTasks>,
+    /// Keys with tasks, by how far they have come.
     order: BTreeMap<(u64, u64), Arc<str>>,
-    /// How far the lane had come that was served last.
+    /// How far the key had come that was served last.
     now: u64,
     numbers: u64,
     tasks: usize,
@@ -63,7 +63,7 @@ impl Level {
     /// Adds a task: behind the others of its key, or before all of this priority.
     pub fn push(&mut self, queued: QueuedTask, first: bool) {
         self.tasks += 1;
-        if queued.fairness.is_none() && self.lanes.is_empty() {
+        if queued.fairness.is_none() && self.by_key.is_empty() {
             if first {
                 self.plain.push_front(queued)
             } else {
@@ -73,47 +73,47 @@ impl Level {
         }
         if !self.plain.is_empty() {
             let tasks = std::mem::take(&mut self.plain);
-            self.add_lane(Arc::from(""), tasks);
+            self.add_key(Arc::from(""), tasks);
         }
         let key = queued.fairness.as_ref().map_or_else(|| Arc::from(""), |fairness| fairness.key.clone());
-        let Some(lane) = self.lanes.get_mut(&key) else {
-            self.add_lane(key.clone(), VecDeque::from([queued]));
+        let Some(of_key) = self.by_key.get_mut(&key) else {
+            self.add_key(key.clone(), VecDeque::from([queued]));
             if first {
                 self.put_first(&key);
             }
             return;
         };
-        if lane.tasks.is_empty() {
-            lane.at = lane.at.max(self.now);
-            self.order.insert((lane.at, lane.number), key.clone());
+        if of_key.tasks.is_empty() {
+            of_key.at = of_key.at.max(self.now);
+            self.order.insert((of_key.at, of_key.number), key.clone());
         }
         if first {
-            lane.tasks.push_front(queued);
+            of_key.tasks.push_front(queued);
             self.put_first(&key);
         } else {
-            lane.tasks.push_back(queued);
+            of_key.tasks.push_back(queued);
         }
     }
 
-    fn add_lane(&mut self, key: Arc<str>, tasks: VecDeque<QueuedTask>) {
+    fn add_key(&mut self, key: Arc<str>, tasks: VecDeque<QueuedTask>) {
         self.numbers += 1;
-        let lane = Lane { tasks, at: self.now, number: self.numbers };
-        self.order.insert((lane.at, lane.number), key.clone());
-        self.lanes.insert(key, lane);
+        let of_key = KeyTasks { tasks, at: self.now, number: self.numbers };
+        self.order.insert((of_key.at, of_key.number), key.clone());
+        self.by_key.insert(key, of_key);
     }
 
-    /// Makes a lane the next one.
+    /// Makes a key the next one.
     fn put_first(&mut self, key: &Arc<str>) {
         let least = self.order.first_key_value().map_or(0, |((at, _), _)| *at);
-        let Some(lane) = self.lanes.get_mut(key) else { return };
-        self.order.remove(&(lane.at, lane.number));
-        lane.at = least.saturating_sub(1);
-        self.order.insert((lane.at, lane.number), key.clone());
+        let Some(of_key) = self.by_key.get_mut(key) else { return };
+        self.order.remove(&(of_key.at, of_key.number));
+        of_key.at = least.saturating_sub(1);
+        self.order.insert((of_key.at, of_key.number), key.clone());
     }
 
     /// Takes the next task whose key may have one. `weight` says what a key weighs, given what its task says.
     pub fn pop(&mut self, may: impl Fn(&str) -> bool, weight: impl Fn(&str, f32) -> f32) -> Option<QueuedTask> {
-        if self.lanes.is_empty() {
+        if self.by_key.is_empty() {
             if !may("") {
                 return None;
             }
@@ -123,35 +123,35 @@ impl Level {
         }
         let (place, key) = self.order.iter().find(|(_, key)| may(key)).map(|(place, key)| (*place, key.clone()))?;
         self.order.remove(&place);
-        let lane = self.lanes.get_mut(&key)?;
-        let queued = lane.tasks.pop_front()?;
+        let of_key = self.by_key.get_mut(&key)?;
+        let queued = of_key.tasks.pop_front()?;
         self.tasks -= 1;
-        self.now = self.now.max(lane.at);
+        self.now = self.now.max(of_key.at);
         let own = queued.fairness.as_ref().map_or(1.0, |fairness| fairness.weight);
         let weight = weight(&key, if own > 0.0 { own } else { 1.0 }).clamp(WEIGHT_MIN, WEIGHT_MAX);
-        lane.at = lane.at.max(self.now).saturating_add((STRIDE / f64::from(weight)) as u64);
-        if lane.tasks.is_empty() {
+        of_key.at = of_key.at.max(self.now).saturating_add((STRIDE / f64::from(weight)) as u64);
+        if of_key.tasks.is_empty() {
             // How far it has come is remembered while others have tasks: one task at a time is no way to come first.
             if self.tasks == 0 {
-                self.lanes.clear();
+                self.by_key.clear();
             }
-            self.forget_empty_lanes();
+            self.forget_empty_keys();
         } else {
-            self.order.insert((lane.at, lane.number), key);
+            self.order.insert((of_key.at, of_key.number), key);
         }
         Some(queued)
     }
 
-    fn forget_empty_lanes(&mut self) {
-        if self.lanes.len() > EMPTY_LANES_MAX + self.order.len() {
-            self.lanes.retain(|_, lane| !lane.tasks.is_empty());
+    fn forget_empty_keys(&mut self) {
+        if self.by_key.len() > EMPTY_KEYS_MAX + self.order.len() {
+            self.by_key.retain(|_, of_key| !of_key.tasks.is_empty());
         }
     }
 
     /// The task that would be last.
     pub fn last(&self) -> Option<&QueuedTask> {
         match self.order.last_key_value() {
-            Some((_, key)) => self.lanes.get(key).and_then(|lane| lane.tasks.back()),
+            Some((_, key)) => self.by_key.get(key).and_then(|of_key| of_key.tasks.back()),
             None => self.plain.back(),
         }
     }
@@ -163,13 +163,44 @@ impl Level {
             self.tasks -= 1;
             return Some(last);
         };
-        let lane = self.lanes.get_mut(&key)?;
-        let last = lane.tasks.pop_back()?;
+        let of_key = self.by_key.get_mut(&key)?;
+        let last = of_key.tasks.pop_back()?;
         self.tasks -= 1;
-        if lane.tasks.is_empty() {
+        if of_key.tasks.is_empty() {
             self.order.remove(&place);
         }
         Some(last)
+    }
+
+    /// Takes out the tasks that do not belong here, and appends them to `out`.
+    pub fn extract(&mut self, belongs: impl Fn(&QueuedTask) -> bool, out: &mut Vec<QueuedTask>) {
+        let before = out.len();
+        let mut divide = |tasks: &mut VecDeque<QueuedTask>| {
+            if tasks.iter().all(&belongs) {
+                return;
+            }
+            let (stays, goes): (VecDeque<_>, VecDeque<_>) = std::mem::take(tasks).into_iter().partition(&belongs);
+            *tasks = stays;
+            out.extend(goes);
+        };
+        divide(&mut self.plain);
+        for of_key in self.by_key.values_mut().filter(|of_key| !of_key.tasks.is_empty()) {
+            divide(&mut of_key.tasks);
+            if of_key.tasks.is_empty() {
+                self.order.remove(&(of_key.at, of_key.number));
+            }
+        }
+        self.tasks -= out.len() - before;
+    }
+
+    /// Puts the tasks of each key in the order of their age, after some were added from elsewhere.
+    pub fn sort_by_age(&mut self) {
+        let of_keys = self.by_key.values_mut().map(|of_key| &mut of_key.tasks);
+        for tasks in std::iter::once(&mut self.plain).chain(of_keys) {
+            if !tasks.iter().is_sorted_by_key(|queued| queued.since) {
+                tasks.make_contiguous().sort_by_key(|queued| queued.since);
+            }
+        }
     }
 
     /// Keys that have tasks.
@@ -180,18 +211,18 @@ impl Level {
 
     /// All tasks.
     pub fn iter(&self) -> impl Iterator<Item = &QueuedTask> {
-        self.plain.iter().chain(self.lanes.values().flat_map(|lane| &lane.tasks))
+        self.plain.iter().chain(self.by_key.values().flat_map(|of_key| &of_key.tasks))
     }
 
     /// Since when the oldest of them waits.
     pub fn oldest(&self) -> Option<Nanos> {
-        let lanes = self.lanes.values().filter_map(|lane| lane.tasks.front());
-        self.plain.front().into_iter().chain(lanes).map(|queued| queued.since).min()
+        let first = self.by_key.values().filter_map(|of_key| of_key.tasks.front());
+        self.plain.front().into_iter().chain(first).map(|queued| queued.since).min()
     }
 
     /// Takes all tasks.
     pub fn into_tasks(self) -> impl Iterator<Item = QueuedTask> {
-        self.plain.into_iter().chain(self.lanes.into_values().flat_map(|lane| lane.tasks))
+        self.plain.into_iter().chain(self.by_key.into_values().flat_map(|of_key| of_key.tasks))
     }
 }
 
@@ -199,13 +230,16 @@ impl Level {
 mod tests {
     use segno_store::RunKey;
 
-    use super::super::task::{Fairness, TaskOffer};
+    use super::super::{
+        route::TaskRoute,
+        task::{Fairness, TaskOffer},
+    };
     use super::*;
 
     fn queued(key: &str, weight: f32, number: u64) -> QueuedTask {
         let task = TaskOffer::Workflow { run: RunKey(number), stamp: 1, speculative: false };
         let fairness = (!key.is_empty()).then(|| Box::new(Fairness { key: key.into(), weight }));
-        QueuedTask { task, priority: 3, since: number as Nanos, fairness }
+        QueuedTask { task, priority: 3, since: number as Nanos, fairness, route: TaskRoute::default() }
     }
 
     fn order(level: &mut Level) -> String {

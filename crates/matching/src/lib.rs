@@ -6,11 +6,16 @@
 mod config;
 mod fair;
 mod key;
+mod lane;
+#[cfg(test)]
+mod lane_tests;
 mod limits;
+mod poller;
 mod poller_scaling;
 mod queue;
 mod refills;
 mod remote;
+mod route;
 mod stats;
 mod task;
 
@@ -23,6 +28,7 @@ use std::{
     time::Duration,
 };
 
+use segno_deployments::{Registry, Version};
 use segno_environment::{
     clock::{Clock, SLEEP_MAX, until},
     hash::HashMap,
@@ -39,15 +45,18 @@ use tokio::{
 pub use config::{ConfigKey, DOCUMENT_PREFIX};
 pub use key::{QueueKey, QueueKind};
 pub use limits::LimitSource;
-pub use queue::{COMMAND_AGE_MAX, Poller, PollerVersion, QUERY_PRIORITY};
-pub use remote::RemoteTask;
-pub use remote::{Command, TaskKind};
+pub use poller::{Poller, PollerVersion};
+pub use queue::{COMMAND_AGE_MAX, QUERY_PRIORITY};
+pub use remote::{Command, RemoteRoute, RemoteTask, TaskKind};
+pub use route::TaskRoute;
 pub use stats::QueueStats;
 pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, WorkerCommandTask};
 
+use lane::PollAnswer;
 use limits::QueueLimits;
-use queue::{OfferOutcome, PollAnswer, Queue};
+use queue::{OfferOutcome, Queue};
 use refills::Refills;
+use route::LaneRouting;
 
 /// A sticky queue without a poll for this long has lost its worker.
 const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
@@ -73,6 +82,8 @@ pub struct QueuePoll<'a> {
     pub worker: &'a str,
     /// What the worker says of its version.
     pub version: &'a PollerVersion,
+    /// The lane in which it waits, see [`PollerVersion::lane`].
+    pub lane: Option<&'a Version>,
     /// How many tasks per second the worker wants handed out on this queue, to all workers together.
     pub tasks_per_second: Option<f64>,
     /// Until when.
@@ -96,6 +107,8 @@ pub struct QueueService {
 pub struct Matching {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    /// Where tasks go.
+    deployments: Arc<Registry>,
     /// See [`Queue::new`].
     backlog_max: usize,
     queues: Mutex<HashMap<QueueKey, Queue>>,
@@ -116,6 +129,7 @@ pub struct Matching {
 struct Wait<'a> {
     matching: &'a Matching,
     key: &'a QueueKey,
+    lane: Option<&'a Version>,
     id: u64,
     /// When it began.
     since: Nanos,
@@ -127,7 +141,7 @@ impl Drop for Wait<'_> {
         self.task.close();
         let mut queues = lock(&self.matching.queues);
         let Some(queue) = queues.get_mut(self.key) else { return };
-        queue.forget(self.id);
+        queue.forget(self.lane, self.id);
         match self.task.try_recv() {
             Ok(PollAnswer::Task(queued)) => drop(queue.take_back(queued, self.since)),
             // Another poll has to try again then.
@@ -162,10 +176,11 @@ enum PollStep<'a> {
 
 impl Matching {
     /// No queues yet.
-    pub fn new(backlog_max: usize, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(backlog_max: usize, clock: Arc<dyn Clock>, metrics: Arc<Metrics>, deployments: Arc<Registry>) -> Self {
         Self {
             clock,
             metrics,
+            deployments,
             backlog_max,
             queues: Mutex::default(),
             sticky: Mutex::default(),
@@ -177,10 +192,10 @@ impl Matching {
         }
     }
 
-    /// A queue, with its limits if it is new.
+    /// A queue, with its limits and routing if it is new.
     fn queue<'a>(&self, queues: &'a mut HashMap<QueueKey, Queue>, key: &QueueKey) -> &'a mut Queue {
         if !queues.contains_key(key) {
-            let mut queue = Queue::new(self.backlog_max);
+            let mut queue = Queue::new(self.backlog_max, LaneRouting::read(&self.deployments, key));
             queue.sticky = key.kind == QueueKind::Sticky;
             if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
                 queue.limits.configure(config);
@@ -238,24 +253,54 @@ impl Matching {
     }
 
     /// See [`Queue::is_quiet`].
-    pub fn is_quiet(&self, key: &QueueKey) -> bool {
-        lock(&self.queues).get(key).is_some_and(Queue::is_quiet)
+    pub fn is_quiet(&self, key: &QueueKey, lane: Option<&Version>) -> bool {
+        lock(&self.queues).get(key).is_some_and(|queue| queue.is_quiet(lane))
     }
 
-    /// A worker polls a queue at another node, and tasks met workers there.
-    pub fn polled_elsewhere(&self, key: &QueueKey, poller: Option<(&str, &PollerVersion)>, met: &BTreeMap<i32, u32>) {
+    /// A worker polls a queue at another node, if it has an identity, and tasks met workers of its version there.
+    pub fn polled_elsewhere(&self, key: &QueueKey, identity: &str, version: &PollerVersion, met: &BTreeMap<i32, u32>) {
         let now = self.clock.now();
+        let lane = version.lane(key.kind);
         let mut queues = lock(&self.queues);
         let queue = self.queue(&mut queues, key);
-        if let Some((identity, version)) = poller {
-            queue.polled(identity, version, now);
+        if !identity.is_empty() {
+            queue.polled(lane.as_ref(), identity, version, now, POLLER_MEMORY);
         }
-        met.iter().for_each(|(priority, count)| queue.met_elsewhere(*priority, *count, now));
+        met.iter().for_each(|(priority, count)| queue.met_elsewhere(lane.as_ref(), *priority, *count, now));
     }
 
     /// Whether a queue takes no more tasks that storage knows.
     pub fn is_full(&self, key: &QueueKey) -> bool {
-        lock(&self.queues).get(key).is_some_and(Queue::is_full)
+        let now = self.clock.now();
+        lock(&self.queues).get(key).is_some_and(|queue| queue.is_full(now, POLLER_MEMORY))
+    }
+
+    /// The routing of a namespace has changed: its queues read it again, and polls that wait are served by it. Once this
+    /// returns no task goes to a version to which it does not belong.
+    pub fn routing_changed(&self, namespace: NamespaceKey) {
+        let now = self.clock.now();
+        for (key, queue) in lock(&self.queues).iter_mut().filter(|(key, _)| key.namespace == namespace) {
+            queue.reroute(LaneRouting::read(&self.deployments, key), now);
+        }
+        // Polls that sleep because of a limit may have another task to sleep for.
+        self.limits_changed.notify_waiters();
+    }
+
+    /// The version whose workers get a task now; `None` for those without a version.
+    pub fn version_for(&self, key: &QueueKey, route: &TaskRoute) -> Option<Version> {
+        LaneRouting::read(&self.deployments, key).version_for(route).cloned()
+    }
+
+    /// Whether a worker of a version waits in a queue, or polled it lately and did not shut down since.
+    pub fn is_polled_by(&self, key: &QueueKey, version: Option<&Version>) -> bool {
+        let since = self.clock.now() - POLLER_MEMORY;
+        lock(&self.queues).get(key).is_some_and(|queue| queue.is_polled_by(version, since))
+    }
+
+    /// What a queue can say of the tasks that go to workers of a version now, by priority.
+    pub fn stats_of(&self, key: &QueueKey, version: Option<&Version>) -> BTreeMap<i32, QueueStats> {
+        let now = self.clock.now();
+        lock(&self.queues).get(key).map(|queue| queue.stats_of(version, now)).unwrap_or_default()
     }
 
     /// Waits for a task; `None` if time is up or the poll is over, which `is_over` tells.
@@ -320,21 +365,21 @@ impl Matching {
         }
         let queue = self.queue(&mut queues, poll.queue);
         if is_new {
-            queue.polled(poll.identity, poll.version, now);
+            queue.polled(poll.lane, poll.identity, poll.version, now, POLLER_MEMORY);
             if let Some(per_second) = poll.tasks_per_second {
                 queue.limits.set_by_worker(per_second);
             }
         }
-        if queue.wants_refill() {
+        if queue.wants_refill(poll.lane) {
             self.refills.want(poll.queue);
         }
-        if let Some(queued) = queue.take(now) {
+        if let Some(queued) = queue.take(poll.lane, now) {
             if !queue.limits.is_unlimited() {
                 queue.serve(now);
             }
             return Ok(queued);
         }
-        if let Some(at) = queue.later(now) {
+        if let Some(at) = queue.later(poll.lane, now) {
             return Err(PollStep::RetryAt(at));
         }
         // Evaluated under the lock: the call that ends the polls of a queue finds this one, or this one sees the reason.
@@ -343,11 +388,8 @@ impl Matching {
         }
         let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
         let (hand_over, task) = oneshot::channel();
-        match poll.elsewhere {
-            false => queue.wait(id, poll.worker.to_owned(), hand_over),
-            true => queue.wait_elsewhere(id, poll.worker.to_owned(), hand_over),
-        }
-        Err(PollStep::Wait(Wait { matching: self, key: poll.queue, id, since: now, task }))
+        queue.wait(poll.lane, id, poll.worker.to_owned(), poll.elsewhere, hand_over);
+        Err(PollStep::Wait(Wait { matching: self, key: poll.queue, lane: poll.lane, id, since: now, task }))
     }
 
     /// Offers a command to a worker. Gives it back if no worker takes commands there.
@@ -365,10 +407,10 @@ impl Matching {
 
     /// Offers a task.
     pub fn offer(&self, key: &QueueKey, task: TaskOffer, place: QueuePlace) {
-        let QueuePlace { priority, fairness } = place;
+        let QueuePlace { priority, fairness, route } = place;
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
-        if self.queue(&mut queues, key).offer_fairly(task, priority, fairness, now) == OfferOutcome::Overflowed {
+        if self.queue(&mut queues, key).offer_routed(task, priority, fairness, route, now) == OfferOutcome::Overflowed {
             count(&self.metrics.queue_overflows);
         }
     }
@@ -385,7 +427,7 @@ impl Matching {
         let now = self.clock.now();
         let queues = lock(&self.queues);
         queues.get(key).is_some_and(|queue| {
-            !queue.abandoned && (queue.waiting() > 0 || now - queue.last_poll < STICKY_SILENCE_MAX)
+            !queue.abandoned && (queue.waiting() > 0 || now - queue.last_poll() < STICKY_SILENCE_MAX)
         })
     }
 
@@ -446,7 +488,7 @@ impl Matching {
         for (_, queue) in lock(&self.queues).iter_mut().filter(|(key, _)| !is_here(key)) {
             queue.dismiss_all();
             queue.drain();
-            queue.overflowed = false;
+            queue.clear_overflowed();
         }
         self.limits_changed.notify_waiters();
     }
@@ -475,16 +517,18 @@ impl Matching {
         queues.values().map(Queue::len).sum()
     }
 
-    /// Tasks waiting in one queue.
-    pub fn backlog_of(&self, key: &QueueKey) -> usize {
-        lock(&self.queues).get(key).map_or(0, Queue::len)
+    /// Tasks waiting in one queue for workers of a version.
+    pub fn backlog_of(&self, key: &QueueKey, version: &PollerVersion) -> usize {
+        let lane = version.lane(key.kind);
+        lock(&self.queues).get(key).map_or(0, |queue| queue.len_of(lane.as_ref()))
     }
 
     /// How many polls more or fewer a worker should make, see [`poller_scaling`].
-    pub fn advice(&self, key: &QueueKey, waited: Duration) -> i32 {
+    pub fn advice(&self, key: &QueueKey, version: &PollerVersion, waited: Duration) -> i32 {
+        let lane = version.lane(key.kind);
         let waited = Nanos::try_from(waited.as_nanos()).unwrap_or(Nanos::MAX);
         let now = self.clock.now();
-        lock(&self.queues).get_mut(key).map_or(0, |queue| queue.advice(waited, now))
+        lock(&self.queues).get_mut(key).map_or(0, |queue| queue.advice(lane.as_ref(), waited, now))
     }
 
     /// Workers that polled lately.
@@ -503,7 +547,7 @@ impl Matching {
             .filter(|(_, queue)| queue.in_use(now, POLLER_MEMORY))
             .map(|(key, queue)| {
                 let oldest = queue.stats(now).values().map(|stats| stats.oldest).max().unwrap_or(0);
-                let last_poll = Some(queue.last_poll);
+                let last_poll = Some(queue.last_poll());
                 let service = QueueService { polls_waiting: queue.waiting(), last_poll, backlog: queue.len() };
                 (key.clone(), service, oldest)
             })
@@ -517,7 +561,7 @@ impl Matching {
     pub fn service(&self, key: &QueueKey) -> QueueService {
         lock(&self.queues).get(key).map_or_else(QueueService::default, |queue| QueueService {
             polls_waiting: queue.waiting(),
-            last_poll: (queue.last_poll != 0).then_some(queue.last_poll),
+            last_poll: Some(queue.last_poll()).filter(|last| *last != 0),
             backlog: queue.len(),
         })
     }
@@ -541,7 +585,7 @@ impl Matching {
     /// A queue is about to get back what it forgot.
     pub fn begin_refill(&self, key: &QueueKey) {
         if let Some(queue) = lock(&self.queues).get_mut(key) {
-            queue.overflowed = false;
+            queue.clear_overflowed();
         }
     }
 
@@ -549,9 +593,9 @@ impl Matching {
     pub fn mark_overflowed(&self, key: &QueueKey) {
         let mut queues = lock(&self.queues);
         let queue = self.queue(&mut queues, key);
-        queue.overflowed = true;
+        queue.mark_overflowed();
         // Workers may have emptied it meanwhile and wait.
-        if queue.wants_refill() {
+        if queue.wants_any_refill() {
             self.refills.want(key);
         }
     }
@@ -569,12 +613,14 @@ pub struct QueuePlace {
     pub priority: i32,
     /// Its share among tasks of the same priority.
     pub fairness: Option<Box<Fairness>>,
+    /// By what its lane is found.
+    pub route: TaskRoute,
 }
 
 impl QueuePlace {
-    /// A place by priority alone.
+    /// A place by priority alone, for a task that is for one worker.
     pub fn of(priority: i32) -> Self {
-        Self { priority, fairness: None }
+        Self { priority, fairness: None, route: TaskRoute::default() }
     }
 }
 
@@ -585,7 +631,7 @@ mod tests {
     use super::*;
 
     fn matching(backlog_max: usize) -> Matching {
-        Matching::new(backlog_max, Arc::new(SystemClock), Arc::default())
+        Matching::new(backlog_max, Arc::new(SystemClock), Arc::default(), Arc::default())
     }
 
     fn queue(kind: QueueKind) -> QueueKey {
@@ -602,6 +648,7 @@ mod tests {
             identity: "worker",
             worker: "key",
             version,
+            lane: None,
             tasks_per_second: None,
             deadline: Instant::now() + Duration::from_secs(600),
             elsewhere: false,
@@ -628,7 +675,7 @@ mod tests {
         };
         let (got, ()) = tokio::join!(wait, offer);
         assert_eq!(run_of(got), Some(7));
-        assert_eq!(matching.backlog_of(&key), 0);
+        assert_eq!(matching.backlog_of(&key, &PollerVersion::default()), 0);
     }
 
     #[tokio::test]
@@ -682,6 +729,6 @@ mod tests {
         matching.offer(&sticky, task(7), QueuePlace::of(PRIORITY_DEFAULT));
         assert_eq!(matching.abandon(NamespaceKey(1), "own").len(), 1);
         assert!(!matching.is_served(&sticky));
-        assert_eq!(matching.backlog_of(&sticky), 0);
+        assert_eq!(matching.backlog_of(&sticky, &PollerVersion::default()), 0);
     }
 }

@@ -1,21 +1,24 @@
 //! Task queues as a data structure: tasks on one side, waiting workers on the other. No IO, no clock.
 //!
-//! A task meets a waiting worker directly. What no worker takes waits in the backlog, which is bounded: every task can
-//! be derived from its run, so a queue over its limit forgets the rest, notes that it did, and is refilled from storage
-//! once it runs low.
+//! A queue has a lane for each version of workers, and one for workers without a version. A task meets a waiting worker of its
+//! lane directly. What no worker takes waits in the lane's backlog. The backlogs are bounded together: every task can be
+//! derived from its run, so a queue over its limit forgets the rest, notes that it did, and is refilled from storage once it
+//! runs low.
 
 use std::collections::BTreeMap;
 
-use segno_environment::hash::{HashMap, HashSet};
-use segno_proto::{Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions};
+use segno_deployments::Version;
+use segno_environment::hash::HashSet;
+use segno_proto::Nanos;
 use segno_store::RunKey;
 use tokio::sync::oneshot;
 
 use super::{
-    fair::Level,
+    lane::{Lane, Lanes, PollAnswer},
     limits::QueueLimits,
-    poller_scaling::AdviceBudget,
-    stats::{QueueStats, TaskRates},
+    poller::{Poller, PollerVersion},
+    route::{LaneRouting, TaskRoute},
+    stats::QueueStats,
     task::{Fairness, QueuedTask, TaskOffer},
 };
 
@@ -27,76 +30,28 @@ pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
 /// Queries come before everything else.
 pub const QUERY_PRIORITY: i32 = 0;
 
-/// Pollers a queue remembers; the one that was silent longest is forgotten first.
-pub const POLLERS_MAX: usize = 1000;
-
 /// A sticky queue that was not polled for so long is not polled again: its tasks time out after ten seconds or so.
 const DESERTED_AFTER: Nanos = 60 * 1_000_000_000;
-
-/// What a worker says of its version with a poll. It is shown and decides nothing.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct PollerVersion {
-    /// Its build.
-    #[prost(message, optional, tag = "1")]
-    pub capabilities: Option<WorkerVersionCapabilities>,
-    /// Its deployment.
-    #[prost(message, optional, tag = "2")]
-    pub deployment: Option<WorkerDeploymentOptions>,
-}
-
-/// A worker that polled lately.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Poller {
-    /// The name people know.
-    pub identity: String,
-    /// When its last poll began.
-    pub at: Nanos,
-    /// What it said of its version then.
-    pub version: PollerVersion,
-}
-
-/// What a waiting poll gets.
-#[derive(Debug)]
-pub enum PollAnswer {
-    /// Here is a task.
-    Task(QueuedTask),
-    /// A limit holds a task back until this time: the poll tries again then.
-    RetryAt(Nanos),
-}
-
-/// A poll that waits.
-struct WaitingPoll {
-    worker: String,
-    hand_over: oneshot::Sender<PollAnswer>,
-}
+/// While a limit holds tasks back, lanes with less urgent tasks try so much later than the one that is next.
+const LANE_YIELD: Nanos = 2_000_000;
+/// From this many lanes on, idle ones are forgotten when a worker polls.
+const LANES_SWEEP: usize = 16;
 
 /// One queue.
 pub struct Queue {
     /// Most tasks in the backlog that storage knows as well.
     backlog_max: usize,
-    /// By priority (lower first), then by fairness and age.
-    backlog: BTreeMap<i32, Level>,
-    backlog_len: usize,
-    /// By their numbers, which grow: the longest waiting first.
-    waiting: BTreeMap<u64, WaitingPoll>,
-    /// Polls that wait at other nodes, which take from here, likewise.
-    waiting_elsewhere: BTreeMap<u64, WaitingPoll>,
-    /// Tasks were not kept: storage knows them.
-    pub overflowed: bool,
-    /// When the last poll began.
-    pub last_poll: Nanos,
-    /// Workers that polled lately, by identity: when, and what they said of their version.
-    pollers: HashMap<String, (Nanos, PollerVersion)>,
+    lanes: Lanes,
+    /// Tasks in all lanes.
+    len: usize,
+    /// Where tasks go.
+    routing: LaneRouting,
     /// Polls of this queue come from the one worker that has runs in its cache.
     pub sticky: bool,
     /// A worker said that it will not come back to this (sticky) queue.
     pub abandoned: bool,
-    /// What came and went, by priority.
-    measured: TaskRates,
     /// How much may go.
     pub limits: QueueLimits,
-    /// How much advice to poll more may be given.
-    advice: AdviceBudget,
 }
 
 /// What became of an offer.
@@ -112,70 +67,103 @@ pub enum OfferOutcome {
 
 impl Queue {
     /// An empty queue.
-    pub fn new(backlog_max: usize) -> Self {
+    pub fn new(backlog_max: usize, routing: LaneRouting) -> Self {
         Self {
             backlog_max,
-            backlog: BTreeMap::new(),
-            backlog_len: 0,
-            waiting: BTreeMap::new(),
-            waiting_elsewhere: BTreeMap::new(),
-            overflowed: false,
-            last_poll: 0,
-            pollers: HashMap::default(),
+            lanes: Lanes::default(),
+            len: 0,
+            routing,
             sticky: false,
             abandoned: false,
-            measured: TaskRates::default(),
             limits: QueueLimits::default(),
-            advice: AdviceBudget::default(),
         }
     }
 
-    /// Whether it forgot tasks and has room for many of them again.
-    pub fn wants_refill(&self) -> bool {
-        self.overflowed && self.backlog_len < (self.backlog_max / 4).max(1)
+    /// Whether the lane of a poll forgot tasks and has room for many of them again.
+    pub fn wants_refill(&self, version: Option<&Version>) -> bool {
+        let room = (self.share() / 4).max(1);
+        self.lanes.get(version).is_some_and(|lane| lane.overflowed && lane.len() < room)
     }
 
-    /// Whether it takes no more tasks that storage knows.
-    pub fn is_full(&self) -> bool {
-        self.backlog_len >= self.backlog_max
+    /// The same for any of the lanes.
+    pub fn wants_any_refill(&self) -> bool {
+        self.lanes.iter().any(|(version, _)| self.wants_refill(version))
     }
 
-    /// Offers a task to the longest waiting worker, or keeps it.
+    /// How many tasks each lane may have when all have many.
+    fn share(&self) -> usize {
+        self.backlog_max / self.lanes.count()
+    }
+
+    /// Whether it takes no more tasks that storage knows, but for lanes without workers.
+    pub fn is_full(&self, now: Nanos, memory: Nanos) -> bool {
+        let has_enough = |lane: &Lane| lane.len() >= self.share() || now - lane.last_poll >= memory;
+        self.len >= self.backlog_max && self.lanes.iter().all(|(_, lane)| has_enough(lane))
+    }
+
+    /// Whether storage knows tasks which are not here.
+    pub fn is_overflowed(&self) -> bool {
+        self.lanes.iter().any(|(_, lane)| lane.overflowed)
+    }
+
+    /// Notes that storage knows tasks which are not here.
+    pub fn mark_overflowed(&mut self) {
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.overflowed = true);
+    }
+
+    /// Forgets that note.
+    pub fn clear_overflowed(&mut self) {
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.overflowed = false);
+    }
+
+    /// Offers a task to the longest waiting worker of its lane, or keeps it.
     pub fn offer(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> OfferOutcome {
-        self.offer_fairly(task, priority, None, now)
+        self.offer_routed(task, priority, None, TaskRoute::default(), now)
     }
 
-    /// The same for a task that takes turns with others.
-    pub fn offer_fairly(
+    /// The same for a task that takes turns with others, and goes to some version.
+    pub fn offer_routed(
         &mut self,
         task: TaskOffer,
         priority: i32,
         fairness: Option<Box<Fairness>>,
+        route: TaskRoute,
         now: Nanos,
     ) -> OfferOutcome {
-        self.measured.added(priority, now);
-        self.hand_over_or_keep(QueuedTask { task, priority, since: now, fairness }, now, false)
+        let queued = QueuedTask { task, priority, since: now, fairness, route };
+        let version = self.routing.version_for(&queued.route).cloned();
+        self.lanes.open(version.as_ref()).measured.added(priority, now);
+        self.hand_over_or_keep(queued, version, now, false)
     }
 
     /// Takes back a task that a worker did not get: it is next among those of its priority.
     pub fn take_back(&mut self, queued: QueuedTask, now: Nanos) -> OfferOutcome {
-        self.measured.given_back(queued.priority, now);
-        self.hand_over_or_keep(queued, now, true)
+        let version = self.routing.version_for(&queued.route).cloned();
+        self.lanes.open(version.as_ref()).measured.given_back(queued.priority, now);
+        self.hand_over_or_keep(queued, version, now, true)
     }
 
-    fn hand_over_or_keep(&mut self, mut queued: QueuedTask, now: Nanos, first: bool) -> OfferOutcome {
+    fn hand_over_or_keep(
+        &mut self,
+        mut queued: QueuedTask,
+        version: Option<Version>,
+        now: Nanos,
+        first: bool,
+    ) -> OfferOutcome {
+        let version = version.as_ref();
         if !self.limits.is_unlimited() {
-            let kept = self.keep(queued, first);
+            let kept = self.keep(queued, version, first);
             self.serve(now);
             return kept;
         }
         // What is here is started here: a worker of this node saves the way.
         let is_own = !matches!(queued.task, TaskOffer::Remote(_));
-        while let Some(waiting) = self.next_waiting(is_own) {
+        let lane = self.lanes.open(version);
+        while let Some(waiting) = lane.next_waiting(is_own) {
             let priority = queued.priority;
             match waiting.hand_over.send(PollAnswer::Task(queued)) {
                 Ok(()) => {
-                    self.measured.dispatched(priority, now);
+                    lane.measured.dispatched(priority, now);
                     return OfferOutcome::HandedOver;
                 }
                 // That worker gave up in the same moment; the next one may have it.
@@ -183,234 +171,261 @@ impl Queue {
                 Err(PollAnswer::RetryAt(_)) => return OfferOutcome::Kept,
             }
         }
-        self.keep(queued, first)
+        self.keep(queued, version, first)
     }
 
-    /// Hands tasks that may go to waiting polls. If a limit holds a task back, one poll is told when to try again; it does
-    /// this again after that, so that one poll always tries as long as there are tasks and polls.
+    /// Reads the routing again: tasks whose version changed go to other lanes, by their age, and polls that wait are served.
+    pub fn reroute(&mut self, routing: LaneRouting, now: Nanos) {
+        self.routing = routing;
+        let (routing, mut moved) = (&self.routing, Vec::new());
+        for (version, lane) in self.lanes.iter_mut() {
+            lane.extract(|queued| routing.version_for(&queued.route) == version, &mut moved);
+        }
+        for queued in moved {
+            self.lanes.open(self.routing.version_for(&queued.route)).push(queued, false);
+        }
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.sort_by_age());
+        if self.is_overflowed() {
+            // The versions of forgotten tasks may have changed as well.
+            self.mark_overflowed();
+        }
+        self.serve(now);
+    }
+
+    /// Hands tasks that may go to waiting polls, in each lane. The lane with the most urgent task comes first.
     pub fn serve(&mut self, now: Nanos) {
-        while self.waiting() > 0 {
-            let handed = match (self.take(now), self.later(now)) {
+        if self.lanes.count() == 1 {
+            return self.serve_lane(None, now);
+        }
+        let ready = self.lanes.iter().filter(|(_, lane)| lane.waiting() > 0);
+        let mut ready: Vec<_> = ready.filter_map(|(version, lane)| Some((lane.head()?, version.cloned()))).collect();
+        ready.sort_unstable_by_key(|(head, _)| *head);
+        for (_, version) in ready {
+            self.serve_lane(version.as_ref(), now);
+        }
+    }
+
+    /// Hands tasks of a lane to its polls. If a limit holds a task back, one poll is told when to try again; it does this
+    /// again after that, so that one poll always tries as long as there are tasks and polls.
+    fn serve_lane(&mut self, version: Option<&Version>, now: Nanos) {
+        while self.lanes.get(version).is_some_and(|lane| lane.waiting() > 0) {
+            let handed = match (self.take(version, now), self.later(version, now)) {
                 (Some(queued), _) => PollAnswer::Task(queued),
                 (None, Some(at)) => PollAnswer::RetryAt(at),
                 (None, None) => return,
             };
             let looks = matches!(handed, PollAnswer::RetryAt(_));
-            let Some(waiting) = self.next_waiting(false) else { return };
+            let lane = self.lanes.open(version);
+            let Some(waiting) = lane.next_waiting(false) else { return };
             match waiting.hand_over.send(handed) {
                 Ok(()) if looks => return,
                 Ok(()) => {}
                 Err(PollAnswer::Task(queued)) => {
-                    self.measured.given_back(queued.priority, now);
-                    self.keep(queued, true);
+                    lane.measured.given_back(queued.priority, now);
+                    self.keep(queued, version, true);
                 }
                 Err(PollAnswer::RetryAt(_)) => {}
             }
         }
     }
 
-    /// The worker that waited longest; one of this node, if there is one and that is wanted.
-    fn next_waiting(&mut self, near_first: bool) -> Option<WaitingPoll> {
-        let near = match (self.waiting.first_key_value(), self.waiting_elsewhere.first_key_value()) {
-            (Some((near, _)), Some((far, _))) => near_first || near < far,
-            (_, far) => far.is_none(),
-        };
-        let next = if near { self.waiting.pop_first() } else { self.waiting_elsewhere.pop_first() };
-        next.map(|(_, waiting)| waiting)
+    /// Whether no task waits for a version here and none has to wait: one that meets a worker elsewhere overtakes no other.
+    pub fn is_quiet(&self, version: Option<&Version>) -> bool {
+        let is_quiet = |lane: &Lane| lane.len() == 0 && !lane.overflowed;
+        self.lanes.get(version).is_none_or(is_quiet) && self.limits.is_unlimited()
     }
 
-    /// Whether no task waits here and none has to wait: a task that meets a worker elsewhere overtakes no other.
-    pub fn is_quiet(&self) -> bool {
-        self.backlog_len == 0 && !self.overflowed && self.limits.is_unlimited()
-    }
-
-    /// When the first of the tasks that wait may go, if there are some and none may go now.
-    pub fn later(&mut self, now: Nanos) -> Option<Nanos> {
-        if self.limits.is_unlimited() || self.backlog_len == 0 {
+    /// When the first of the tasks of a lane may go, if there are some and none may go now.
+    pub fn later(&mut self, version: Option<&Version>, now: Nanos) -> Option<Nanos> {
+        if self.limits.is_unlimited() {
             return None;
         }
-        let keys = self.backlog.values().flat_map(Level::keys);
-        let at = keys.map(|key| self.limits.at(key)).min().filter(|at| *at > now)?;
+        let lane = self.lanes.get(version)?;
+        let at = lane.earliest(&self.limits).filter(|at| *at > now)?;
+        let head = lane.head();
         self.limits.hold(now);
-        Some(at)
+        let is_next = !self.lanes.iter().filter_map(|(_, lane)| lane.head()).any(|other| Some(other) < head);
+        Some(if is_next { at } else { at.saturating_add(LANE_YIELD) })
     }
 
-    fn keep(&mut self, queued: QueuedTask, first: bool) -> OfferOutcome {
-        if queued.task.is_stored() && self.is_full() && !self.make_room(queued.priority) {
-            self.overflowed = true;
+    fn keep(&mut self, queued: QueuedTask, version: Option<&Version>, first: bool) -> OfferOutcome {
+        let is_over = queued.task.is_stored() && self.len >= self.backlog_max;
+        if is_over && !self.make_room(version, queued.priority) {
+            self.lanes.open(version).overflowed = true;
             return OfferOutcome::Overflowed;
         }
-        self.backlog.entry(queued.priority).or_default().push(queued, first);
-        self.backlog_len += 1;
+        self.lanes.open(version).push(queued, first);
+        self.len += 1;
         OfferOutcome::Kept
     }
 
-    /// Forgets the last task that is less urgent, if storage knows it.
-    fn make_room(&mut self, priority: i32) -> bool {
-        let Some(mut last) = self.backlog.last_entry() else { return false };
-        if *last.key() <= priority || !last.get().last().is_some_and(|queued| queued.task.is_stored()) {
-            return false;
-        }
-        last.get_mut().pop_last();
-        if last.get().is_empty() {
-            last.remove();
-        }
-        self.backlog_len -= 1;
-        self.overflowed = true;
+    /// Forgets the last task of the largest lane if the lane of this one has fewer, or the last task of its own lane if that
+    /// is less urgent.
+    fn make_room(&mut self, version: Option<&Version>, priority: i32) -> bool {
+        let own = self.lanes.get(version).map_or(0, Lane::len);
+        let last = |lane: &Lane| lane.last_priority();
+        let largest = self.lanes.iter().max_by_key(|(_, lane)| lane.len());
+        let larger =
+            largest.filter(|(_, lane)| lane.len() > own + 1 && last(lane).is_some()).map(|(of, _)| of.cloned());
+        let from = match larger {
+            Some(from) => from,
+            None => {
+                let less_urgent = self.lanes.get(version).and_then(last).is_some_and(|last| last > priority);
+                if !less_urgent {
+                    return false;
+                }
+                version.cloned()
+            }
+        };
+        self.lanes.open(from.as_ref()).forget_last();
+        self.len -= 1;
         true
     }
 
-    /// The next task, if one waits and may go.
-    pub fn take(&mut self, now: Nanos) -> Option<QueuedTask> {
-        let limits = &self.limits;
-        let unlimited = limits.is_unlimited();
-        let may = |key: &str| unlimited || limits.at(key) <= now;
-        let weight = |key: &str, own: f32| limits.weight(key, own);
-        let next = self
-            .backlog
-            .iter_mut()
-            .find_map(|(priority, level)| level.pop(may, weight).map(|queued| (*priority, queued, level.is_empty())));
-        let (priority, queued, emptied) = next?;
-        if emptied {
-            self.backlog.remove(&priority);
-        }
-        if !unlimited {
-            let (key, own) = queued.turn();
-            self.limits.spend(key, own, now);
-        }
-        self.backlog_len -= 1;
-        self.measured.dispatched(priority, now);
-        Some(queued)
+    /// The next task for workers of a version, if one waits and may go.
+    pub fn take(&mut self, version: Option<&Version>, now: Nanos) -> Option<QueuedTask> {
+        let taken = self.lanes.get_mut(version)?.take(&mut self.limits, now)?;
+        self.len -= 1;
+        Some(taken)
     }
 
-    /// Lets a worker wait. Numbers grow from one worker to the next.
-    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<PollAnswer>) {
-        self.waiting.insert(id, WaitingPoll { worker, hand_over });
-    }
-
-    /// The same for a worker at another node.
-    pub fn wait_elsewhere(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<PollAnswer>) {
-        self.waiting_elsewhere.insert(id, WaitingPoll { worker, hand_over });
+    /// Lets a worker wait; at another node if `elsewhere`. Numbers grow from one worker to the next.
+    pub fn wait(
+        &mut self,
+        version: Option<&Version>,
+        id: u64,
+        worker: String,
+        elsewhere: bool,
+        hand_over: oneshot::Sender<PollAnswer>,
+    ) {
+        self.lanes.open(version).wait(id, worker, elsewhere, hand_over);
     }
 
     /// A worker gave up waiting.
-    pub fn forget(&mut self, id: u64) {
-        if self.waiting.remove(&id).is_none() {
-            self.waiting_elsewhere.remove(&id);
+    pub fn forget(&mut self, version: Option<&Version>, id: u64) {
+        if let Some(lane) = self.lanes.get_mut(version) {
+            lane.forget(id);
         }
     }
 
     /// Ends all polls of a worker: they end empty, at once.
     pub fn dismiss(&mut self, worker: &str) {
-        self.waiting.retain(|_, waiting| waiting.worker != worker);
-        self.waiting_elsewhere.retain(|_, waiting| waiting.worker != worker);
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.dismiss(worker));
     }
 
     /// Ends all polls.
     pub fn dismiss_all(&mut self) {
-        self.waiting.clear();
-        self.waiting_elsewhere.clear();
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.dismiss_all());
     }
 
-    /// Tasks of a priority met workers at another node.
-    pub fn met_elsewhere(&mut self, priority: i32, count: u32, now: Nanos) {
-        self.measured.passed(priority, count, now);
+    /// Tasks of a priority met workers of a version at another node.
+    pub fn met_elsewhere(&mut self, version: Option<&Version>, priority: i32, count: u32, now: Nanos) {
+        self.lanes.open(version).measured.passed(priority, count, now);
     }
 
-    /// A worker polls.
-    pub fn polled(&mut self, identity: &str, version: &PollerVersion, now: Nanos) {
-        self.last_poll = now;
+    /// A worker polls. Idle lanes are forgotten after `memory`.
+    pub fn polled(
+        &mut self,
+        version: Option<&Version>,
+        identity: &str,
+        said: &PollerVersion,
+        now: Nanos,
+        memory: Nanos,
+    ) {
         self.abandoned = false;
-        if let Some((at, known)) = self.pollers.get_mut(identity) {
-            *at = now;
-            if known != version {
-                known.clone_from(version);
-            }
-            return;
+        if self.lanes.count() >= LANES_SWEEP && self.lanes.get(version).is_none() {
+            self.lanes.forget_idle(now - memory);
         }
-        if self.pollers.len() >= POLLERS_MAX {
-            let oldest = self.pollers.iter().min_by_key(|(_, (at, _))| *at).map(|(identity, _)| identity.clone());
-            oldest.map(|identity| self.pollers.remove(&identity));
-        }
-        self.pollers.insert(identity.to_owned(), (now, version.clone()));
+        self.lanes.open(version).polled(identity, said, now);
     }
 
     /// An identity will not poll again.
     pub fn forget_poller(&mut self, identity: &str) {
-        self.pollers.remove(identity);
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.forget_poller(identity));
     }
 
     /// Workers that polled since a moment, by identity.
     pub fn pollers(&mut self, since: Nanos) -> Vec<Poller> {
-        self.pollers.retain(|_, (at, _)| *at > since);
-        let poller = |(identity, (at, version)): (&String, &(Nanos, PollerVersion))| Poller {
-            identity: identity.clone(),
-            at: *at,
-            version: version.clone(),
-        };
-        let mut pollers: Vec<_> = self.pollers.iter().map(poller).collect();
+        let mut pollers: Vec<_> = self.lanes.iter_mut().flat_map(|(_, lane)| lane.pollers(since)).collect();
         pollers.sort_unstable_by(|a, b| a.identity.cmp(&b.identity));
         pollers
     }
 
+    /// Whether a worker of a version waits here, or polled since a moment and did not shut down.
+    pub fn is_polled_by(&self, version: Option<&Version>, since: Nanos) -> bool {
+        self.lanes.get(version).is_some_and(|lane| lane.is_polled(since))
+    }
+
+    /// When the last poll began; 0 if there was none.
+    pub fn last_poll(&self) -> Nanos {
+        self.lanes.iter().map(|(_, lane)| lane.last_poll).max().unwrap_or(0)
+    }
+
     /// Whether a worker takes commands here, and not too many wait already.
     pub fn takes_commands(&self, now: Nanos) -> bool {
-        let served = self.waiting() > 0 || now - self.last_poll < COMMAND_AGE_MAX;
-        served && self.backlog_len < COMMANDS_MAX
+        let served = self.waiting() > 0 || now - self.last_poll() < COMMAND_AGE_MAX;
+        served && self.len < COMMANDS_MAX
     }
 
     /// Takes everything that waits, for another queue.
     pub fn drain(&mut self) -> Vec<TaskOffer> {
-        self.backlog_len = 0;
-        std::mem::take(&mut self.backlog).into_values().flat_map(Level::into_tasks).map(|queued| queued.task).collect()
+        self.len = 0;
+        self.lanes.iter_mut().flat_map(|(_, lane)| lane.drain()).collect()
     }
 
     /// How many tasks wait, how long the oldest has, and how many come and go, by priority. Queries have a priority of
     /// their own and do not count.
     pub fn stats(&self, now: Nanos) -> BTreeMap<i32, QueueStats> {
-        let mut stats = self.measured.rates(now);
-        for (priority, tasks) in &self.backlog {
-            let stats = stats.entry(*priority).or_default();
-            stats.backlog = tasks.len();
-            stats.oldest = tasks.oldest().map_or(0, |since| (now - since).max(0));
+        let mut stats: BTreeMap<i32, QueueStats> = BTreeMap::new();
+        for (priority, of_lane) in self.lanes.iter().flat_map(|(_, lane)| lane.stats(now)) {
+            stats.entry(priority).or_default().add(of_lane);
         }
         stats.remove(&QUERY_PRIORITY);
         stats
     }
 
+    /// The same of the tasks that go to workers of a version now.
+    pub fn stats_of(&self, version: Option<&Version>, now: Nanos) -> BTreeMap<i32, QueueStats> {
+        let mut stats = self.lanes.get(version).map(|lane| lane.stats(now)).unwrap_or_default();
+        stats.remove(&QUERY_PRIORITY);
+        stats
+    }
+
     /// How many polls more or fewer a worker should make whose poll waited so long.
-    pub fn advice(&mut self, waited: Nanos, now: Nanos) -> i32 {
-        let mut budget = std::mem::take(&mut self.advice);
-        let stats = || self.stats(now).into_values().collect();
-        let advice = budget.advice(waited, self.pollers.len(), now, self.sticky, stats);
-        self.advice = budget;
-        advice
+    pub fn advice(&mut self, version: Option<&Version>, waited: Nanos, now: Nanos) -> i32 {
+        let sticky = self.sticky;
+        self.lanes.get_mut(version).map_or(0, |lane| lane.advice(waited, now, sticky))
     }
 
     /// Whether a task or a poll waits here, or did not long ago.
     pub fn in_use(&self, now: Nanos, memory: Nanos) -> bool {
-        self.backlog_len > 0 || self.waiting() > 0 || self.overflowed || now - self.last_poll < memory
+        self.len > 0 || self.waiting() > 0 || self.is_overflowed() || now - self.last_poll() < memory
     }
 
     /// Whether the worker of a sticky queue is gone. Tasks that wait there time out and are offered elsewhere; what is left
     /// here is out of date.
     pub fn is_deserted(&self, now: Nanos) -> bool {
-        self.sticky && self.waiting() == 0 && now - self.last_poll > DESERTED_AFTER
+        self.sticky && self.waiting() == 0 && now - self.last_poll() > DESERTED_AFTER
     }
 
     /// Tasks waiting.
     pub fn len(&self) -> usize {
-        self.backlog_len
+        self.len
+    }
+
+    /// Tasks waiting for workers of a version.
+    pub fn len_of(&self, version: Option<&Version>) -> usize {
+        self.lanes.get(version).map_or(0, Lane::len)
     }
 
     /// Workers waiting.
     pub fn waiting(&self) -> usize {
-        self.waiting.len() + self.waiting_elsewhere.len()
+        self.lanes.iter().map(|(_, lane)| lane.waiting()).sum()
     }
 
     /// Tasks that wait here, for refilling without doubles: the run, and the scheduled event of an activity or 0.
     pub fn known_tasks(&self) -> HashSet<(RunKey, i64)> {
-        let tasks = self.backlog.values().flat_map(Level::iter);
+        let tasks = self.lanes.iter().flat_map(|(_, lane)| lane.tasks());
         tasks
             .filter_map(|queued| match &queued.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
@@ -423,7 +438,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::lane::POLLERS_MAX, *};
 
     const BACKLOG_MAX: usize = 50_000;
 
@@ -440,9 +455,9 @@ mod tests {
 
     #[test]
     fn a_waiting_worker_gets_the_task_directly() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let (sender, mut receiver) = oneshot::channel();
-        queue.wait(1, "w".into(), sender);
+        queue.wait(None, 1, "w".into(), false, sender);
         assert_eq!(queue.offer(task(7), 3, 0), OfferOutcome::HandedOver);
         let Ok(PollAnswer::Task(handed)) = receiver.try_recv() else { panic!("no task") };
         assert_eq!(run_of(Some(handed)), Some(7));
@@ -451,50 +466,50 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_gone_swallows_nothing() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let (sender, receiver) = oneshot::channel();
-        queue.wait(1, "w".into(), sender);
+        queue.wait(None, 1, "w".into(), false, sender);
         drop(receiver);
         assert_eq!(queue.offer(task(7), 3, 0), OfferOutcome::Kept);
-        assert_eq!(run_of(queue.take(0)), Some(7));
+        assert_eq!(run_of(queue.take(None, 0)), Some(7));
     }
 
     #[test]
     fn lower_priority_keys_come_first_and_ties_by_age() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for (run, priority) in [(1, 3), (2, 3), (3, 1), (4, 5)] {
             queue.offer(task(run), priority, 0);
         }
-        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take(0))).collect();
+        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take(None, 0))).collect();
         assert_eq!(order, [3, 1, 2, 4]);
     }
 
     #[test]
     fn a_full_queue_notes_that_storage_knows_more() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for run in 0..BACKLOG_MAX as u64 {
             assert_eq!(queue.offer(task(run), 3, 0), OfferOutcome::Kept);
         }
         assert_eq!(queue.offer(task(1), 3, 0), OfferOutcome::Overflowed);
-        assert!(queue.overflowed);
+        assert!(queue.is_overflowed());
         assert_eq!(queue.len(), BACKLOG_MAX);
     }
 
     #[test]
     fn a_full_queue_forgets_the_least_urgent_first() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for run in 0..BACKLOG_MAX as u64 {
             queue.offer(task(run), 4, 0);
         }
         assert_eq!(queue.offer(task(1_000_000), 2, 0), OfferOutcome::Kept);
-        assert!(queue.overflowed, "another one was forgotten for it");
+        assert!(queue.is_overflowed(), "another one was forgotten for it");
         assert_eq!(queue.len(), BACKLOG_MAX);
-        assert_eq!(run_of(queue.take(0)), Some(1_000_000));
+        assert_eq!(run_of(queue.take(None, 0)), Some(1_000_000));
     }
 
     #[test]
     fn a_full_queue_keeps_what_storage_does_not_know() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for run in 0..BACKLOG_MAX as u64 {
             queue.offer(task(run), 3, 0);
         }
@@ -504,24 +519,24 @@ mod tests {
 
     #[test]
     fn a_task_that_is_taken_back_keeps_its_priority_and_its_age() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for (run, priority) in [(1, 1), (2, 3), (3, 5), (4, 5)] {
             queue.offer(task(run), priority, 10);
         }
-        let taken: Vec<_> = std::iter::from_fn(|| queue.take(20)).take(3).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(None, 20)).take(3).collect();
         for queued in taken.into_iter().rev() {
             queue.take_back(queued, 30);
         }
         assert_eq!(queue.stats(40)[&5].oldest, 30);
-        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take(40))).collect();
+        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take(None, 40))).collect();
         assert_eq!(order, [1, 2, 3, 4]);
     }
 
     #[test]
     fn pollers_are_few_and_the_newest_are_known() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for at in 0..10 * POLLERS_MAX as Nanos {
-            queue.polled(&format!("worker {at}"), &PollerVersion::default(), at);
+            queue.polled(None, &format!("worker {at}"), &PollerVersion::default(), at, Nanos::MAX);
         }
         let pollers = queue.pollers(-1);
         assert_eq!(pollers.len(), POLLERS_MAX);
@@ -530,23 +545,23 @@ mod tests {
 
     #[test]
     fn giving_up_waiting_costs_the_same_however_many_wait() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let mut kept = Vec::new();
         for id in 0..200_000 {
             let (sender, receiver) = oneshot::channel();
-            queue.wait(id, String::new(), sender);
+            queue.wait(None, id, String::new(), false, sender);
             kept.push(receiver);
         }
         // Scanning all that wait each time would take minutes.
         for id in (0..200_000).rev() {
-            queue.forget(id);
+            queue.forget(None, id);
         }
         assert_eq!(queue.waiting(), 0);
     }
 
     #[test]
     fn a_queue_knows_how_much_waits_and_since_when() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let second = 1_000_000_000;
         for (run, priority, at) in [(1, 3, 10), (2, 3, 20), (3, 1, 30)] {
             queue.offer(task(run), priority, at * second);
@@ -554,7 +569,7 @@ mod tests {
         let stats = queue.stats(40 * second);
         assert_eq!((stats[&3].backlog, stats[&3].oldest), (2, 30 * second));
         assert_eq!((stats[&1].backlog, stats[&1].oldest), (1, 10 * second));
-        queue.take(40 * second);
+        queue.take(None, 40 * second);
         let stats = queue.stats(40 * second);
         assert_eq!((stats[&1].backlog, stats[&1].oldest), (0, 0));
         assert!(stats[&1].dispatch_rate > 0.0 && stats[&3].dispatch_rate == 0.0);
@@ -562,11 +577,11 @@ mod tests {
 
     #[test]
     fn a_task_of_this_node_goes_to_a_worker_of_this_node_first() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let (far, mut at_another) = oneshot::channel();
-        queue.wait_elsewhere(1, String::new(), far);
+        queue.wait(None, 1, String::new(), true, far);
         let (near, mut at_this) = oneshot::channel();
-        queue.wait(2, String::new(), near);
+        queue.wait(None, 2, String::new(), false, near);
         assert_eq!(queue.waiting(), 2);
         assert_eq!(queue.offer(task(7), 3, 0), OfferOutcome::HandedOver);
         assert!(at_this.try_recv().is_ok() && at_another.try_recv().is_err());
@@ -577,32 +592,32 @@ mod tests {
 
     #[test]
     fn a_task_of_another_node_goes_to_whoever_waited_longest() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let (far, mut at_another) = oneshot::channel();
-        queue.wait_elsewhere(1, String::new(), far);
+        queue.wait(None, 1, String::new(), true, far);
         let (near, _at_this) = oneshot::channel();
-        queue.wait(2, String::new(), near);
+        queue.wait(None, 2, String::new(), false, near);
         assert_eq!(queue.offer(TaskOffer::Remote(Box::default()), 3, 0), OfferOutcome::HandedOver);
         assert!(at_another.try_recv().is_ok());
     }
 
     #[test]
     fn a_queue_is_quiet_while_nothing_waits_and_nothing_is_limited() {
-        let mut queue = Queue::new(BACKLOG_MAX);
-        assert!(queue.is_quiet());
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
+        assert!(queue.is_quiet(None));
         queue.offer(task(1), 3, 0);
-        assert!(!queue.is_quiet(), "a task waits");
-        queue.take(0);
-        assert!(queue.is_quiet());
+        assert!(!queue.is_quiet(None), "a task waits");
+        queue.take(None, 0);
+        assert!(queue.is_quiet(None));
         queue.limits.set_by_worker(5.0);
-        assert!(!queue.is_quiet(), "a worker limits it");
+        assert!(!queue.is_quiet(None), "a worker limits it");
     }
 
     #[test]
     fn dismissed_workers_end_their_polls() {
-        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         let (sender, mut receiver) = oneshot::channel::<PollAnswer>();
-        queue.wait(1, "gone".into(), sender);
+        queue.wait(None, 1, "gone".into(), false, sender);
         queue.dismiss("gone");
         assert!(receiver.try_recv().is_err());
         assert_eq!(queue.waiting(), 0);

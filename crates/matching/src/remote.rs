@@ -1,6 +1,11 @@
 //! A task of a run that another node serves, as that node described it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use segno_proto::deployment::WorkerDeploymentVersion;
+
+use super::route::TaskRoute;
 
 /// A task of a run that another node serves.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -29,6 +34,29 @@ pub struct RemoteTask {
     /// A command for a worker.
     #[prost(message, optional, tag = "8")]
     pub command: Option<Command>,
+}
+
+/// By what the home of a queue finds the lane of a task.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RemoteRoute {
+    /// The version to which the run is pinned.
+    #[prost(message, optional, tag = "1")]
+    pub pinned: Option<WorkerDeploymentVersion>,
+    /// The hash of the workflow id.
+    #[prost(fixed32, tag = "2")]
+    pub hash: u32,
+}
+
+impl From<&TaskRoute> for RemoteRoute {
+    fn from(route: &TaskRoute) -> Self {
+        Self { pinned: route.pinned.as_deref().cloned(), hash: route.hash }
+    }
+}
+
+impl From<RemoteRoute> for TaskRoute {
+    fn from(route: RemoteRoute) -> Self {
+        Self { pinned: route.pinned.map(Arc::new), hash: route.hash }
+    }
 }
 
 /// What kind of task it is.

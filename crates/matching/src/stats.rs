@@ -25,6 +25,16 @@ pub struct QueueStats {
     pub dispatch_rate: f32,
 }
 
+impl QueueStats {
+    /// Adds those of other tasks of the queue.
+    pub(super) fn add(&mut self, other: Self) {
+        self.backlog += other.backlog;
+        self.oldest = self.oldest.max(other.oldest);
+        self.add_rate += other.add_rate;
+        self.dispatch_rate += other.dispatch_rate;
+    }
+}
+
 /// A count of the last half minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counter {
@@ -107,6 +117,12 @@ impl TaskRates {
     /// A task that went came back.
     pub fn given_back(&mut self, priority: i32, now: Nanos) {
         self.counters.entry(priority).or_default().1.undo(now);
+    }
+
+    /// Whether nothing came or went since a moment, to within the half minute.
+    pub fn is_idle(&self, since: Nanos) -> bool {
+        let is_idle = |counter: &Counter| counter.newest < since / SLICE;
+        self.counters.values().all(|(added, dispatched)| is_idle(added) && is_idle(dispatched))
     }
 
     /// The rates by priority.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use segno_proto::{Nanos, query::WorkflowQuery};
 use segno_store::RunKey;
 
-use super::remote;
+use super::{remote, route::TaskRoute};
 
 /// A task that waits for a worker. It names the work; whether it still exists is seen when it starts.
 #[derive(Clone, Debug)]
@@ -64,6 +64,8 @@ pub struct QueuedTask {
     pub since: Nanos,
     /// Among whom it takes turns, if it has a fairness key.
     pub fairness: Option<Box<Fairness>>,
+    /// By what its lane is found.
+    pub route: TaskRoute,
 }
 
 impl QueuedTask {

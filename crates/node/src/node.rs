@@ -66,8 +66,8 @@ impl Node {
             None => Arc::new(Alone),
         };
         let runs = Runs::new(store, &environment, options, owner, host.clone()).await?;
-        let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
-        let matching = Arc::new(matching);
+        let (clock, metrics, deployments) = (runs.clock.clone(), runs.metrics.clone(), runs.deployments.clone());
+        let matching = Arc::new(Matching::new(options.queue_tasks_max, clock, metrics, deployments));
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
         let access_keys = AccessKeys::new(runs.clone());

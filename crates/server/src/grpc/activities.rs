@@ -158,7 +158,7 @@ impl Workflows {
             None => return Ok(Response::new(PollActivityTaskQueueResponse::default())),
         };
         let delivery = started.delivery.clone();
-        let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, begun.elapsed()));
+        let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, &poll.version, begun.elapsed()));
         let task = response(&namespace, started);
         let mut response = Response::new(PollActivityTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);

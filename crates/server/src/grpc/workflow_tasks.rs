@@ -130,9 +130,9 @@ impl Workflows {
         };
         // Of a sticky queue none is told: Go's workers keep to that queue alone as long as the last answer they read
         // named a backlog, and answers are read in another order than they were made.
-        let backlog = if poll.sticky { 0 } else { self.node.matching.backlog_of(&poll.queue) };
+        let backlog = if poll.sticky { 0 } else { self.node.matching.backlog_of(&poll.queue, &poll.version) };
         let delivery = started.delivery.clone();
-        let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, begun.elapsed()));
+        let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, &poll.version, begun.elapsed()));
         let task = task_response(&namespace, started, backlog);
         let mut response = Response::new(PollWorkflowTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);

@@ -1,0 +1,77 @@
+//! How a task finds its lane: the version to which it is pinned, or the routing of its queue.
+
+use std::sync::Arc;
+
+use segno_deployments::{MemberQueue, NamespaceRouting, QueueRouting, QueueType, Registry, Version};
+
+use super::key::{QueueKey, QueueKind};
+
+/// By what the lane of a task is found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskRoute {
+    /// The version to which the run is pinned.
+    pub pinned: Option<Version>,
+    /// The hash of the workflow id: tasks of one workflow are on the same side of a ramp.
+    pub hash: u32,
+}
+
+/// What a queue knows of versions.
+#[derive(Debug)]
+pub enum LaneRouting {
+    /// The queue has one lane, for all workers.
+    SingleLane,
+    /// It has a lane for each version.
+    Versions {
+        /// What is polled for.
+        kind: QueueType,
+        /// The routing, if the namespace has deployments.
+        deployed: Option<Box<Deployed>>,
+    },
+}
+
+/// A queue of a namespace with deployments.
+#[derive(Debug)]
+pub struct Deployed {
+    namespace: Arc<NamespaceRouting>,
+    queue: MemberQueue,
+    routing: Option<Arc<QueueRouting>>,
+}
+
+/// What is polled for on queues of a kind that have lanes.
+pub fn type_of(kind: QueueKind) -> Option<QueueType> {
+    match kind {
+        QueueKind::Workflow => Some(QueueType::Workflow),
+        QueueKind::Activity => Some(QueueType::Activity),
+        // One worker's own; commands of Segno to workers.
+        QueueKind::Sticky | QueueKind::WorkerCommand => None,
+    }
+}
+
+impl LaneRouting {
+    /// The routing of a queue as it is now.
+    pub fn read(registry: &Registry, key: &QueueKey) -> Self {
+        let Some(kind) = type_of(key.kind) else { return Self::SingleLane };
+        let deployed = registry.namespace(key.namespace).map(|namespace| {
+            let queue = MemberQueue { name: key.name.clone(), kind };
+            let routing = namespace.queues.get(&queue).cloned();
+            Box::new(Deployed { namespace, queue, routing })
+        });
+        Self::Versions { kind, deployed }
+    }
+
+    /// The version whose workers get a task; `None` for those without a version.
+    pub fn version_for<'a>(&'a self, route: &'a TaskRoute) -> Option<&'a Version> {
+        let Self::Versions { kind, deployed } = self else { return None };
+        let deployed = deployed.as_deref();
+        if let Some(version) = &route.pinned {
+            // An activity whose queue the version does not poll goes by the routing of its own queue.
+            let is_member = |deployed: &Deployed| {
+                deployed.namespace.members.get(version).is_some_and(|queues| queues.contains(&deployed.queue))
+            };
+            if *kind == QueueType::Workflow || deployed.is_some_and(is_member) {
+                return Some(version);
+            }
+        }
+        deployed?.routing.as_ref()?.target(route.hash).version.as_ref()
+    }
+}
