@@ -1,4 +1,4 @@
-//! Reading values of flags: pairs, durations, JSON, types. Mistakes are told in the words of the command line.
+//! Parses values of flags: pairs, durations, JSON, types. Errors name the flag as the user wrote it.
 
 use segno_proto::{Nanos, enums::IndexedValueType};
 

@@ -1,8 +1,8 @@
 //! `segno.toml`: settings of `segno serve` in a file. Every flag of the command is a key of the table `[serve]`.
 //!
-//! A setting of the file becomes a flag of the command line, unless the user gave that flag or its variable, or one that
-//! excludes it. So the file knows nothing of the settings but their names: types, ranges and what needs what are
-//! checked where flags are. Profiles of clients may be in the same file.
+//! A setting of the file becomes a flag of the command line, unless the user gave that flag or its variable, or one
+//! that excludes it. So this module knows only the names of settings: types, ranges and dependencies are checked where
+//! flags are. Profiles of clients may be in the same file.
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! Flags that limit what clients may ask of a server at a time. All servers have them.
+//! Flags that limit connections and calls of clients. All servers have them.
 
 use clap::Args;
 use segno_server::ConnectionLimits;

@@ -1,4 +1,4 @@
-//! Free space of the disk: told in advance, before commits fail for want of it.
+//! Watches the free space of the disk, and warns before commits fail.
 
 use std::{
     path::Path,

@@ -1,6 +1,6 @@
-//! `segno doctor`: looks at a data directory and at the machine, and says what is wrong or soon will be.
+//! `segno doctor`: checks a data directory and the machine, and reports problems that exist or are near.
 //!
-//! It changes nothing and may run beside the server. Exit code 0: nothing was found; 1: warnings; 65: something is broken.
+//! It changes nothing and may run beside the server. Exit code 0: no problem; 1: warnings; 65: damaged or unusable.
 
 use std::{
     fs,

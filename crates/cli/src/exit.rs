@@ -1,4 +1,5 @@
-//! Exit codes, after sysexits.h, so that scripts can tell what went wrong. docs/reference/cli.md and docs/reference/errors.md list them.
+//! Exit codes, after sysexits.h, so that shell scripts can distinguish errors. docs/reference/cli.md and
+//! docs/reference/errors.md list them.
 
 use std::{io, process::ExitCode};
 

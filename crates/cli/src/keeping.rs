@@ -1,4 +1,4 @@
-//! `segno backup`, `segno restore` and `segno compact`: copies of a data directory, and its size.
+//! `segno backup`, `segno restore` and `segno compact`.
 
 use std::{path::PathBuf, time::Instant};
 

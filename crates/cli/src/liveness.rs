@@ -1,4 +1,4 @@
-//! Flags that say how long workers count as alive. All servers have them.
+//! Flags of worker leases. All servers have them.
 
 use clap::Args;
 use segno_node::LeaseSettings;

@@ -1,4 +1,4 @@
-//! Logs on standard error: for people by default, as JSON for machines. They carry ids, never users' payloads.
+//! Logs on standard error, as text by default or as JSON. They contain ids, never payloads.
 
 use std::{
     io::IsTerminal,

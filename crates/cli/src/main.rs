@@ -1,4 +1,4 @@
-//! The one binary, `segno`: reads the command line and hands over.
+//! The binary `segno`: parses the command line and runs the command.
 
 // The protocol carries fields that its authors have replaced but that servers still send.
 #![allow(deprecated)]

@@ -1,4 +1,4 @@
-//! `segno export` and `segno import`: everything that is stored, as a file, and back into an empty store of any kind.
+//! `segno export` and `segno import`: write all stored data to a file, and fill an empty store of any kind from it.
 
 use std::{
     fs::{self, File},

@@ -1,6 +1,6 @@
-//! A server from its start to its end: store, ports, node, preparation, and a clean stop.
+//! A server from its start to its end: store, ports, node, recovery, and a clean stop.
 //!
-//! `segno serve` and `segno server start-dev` differ in their flags alone; both end up here with a [`Plan`].
+//! `segno serve` and `segno server start-dev` differ only in their flags; both make a [`Plan`] and run it here.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

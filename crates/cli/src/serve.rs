@@ -1,4 +1,4 @@
-//! `segno serve`: the flags of a server that is meant to stay.
+//! `segno serve`: flags of a permanent server.
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -1,6 +1,6 @@
-//! What a server is told to create at its start: namespaces and search attributes.
+//! Namespaces and search attributes that a server creates at its start.
 //!
-//! They are created over the wire, with the calls that clients use. What is there already is left as it is.
+//! They are created over the wire, with the calls that clients use. Existing ones are not changed.
 
 use std::{net::SocketAddr, time::Duration};
 

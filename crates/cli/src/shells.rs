@@ -1,4 +1,4 @@
-//! `segno completions` and `segno man`: what packages install beside the binary.
+//! `segno completions` and `segno man`: shell completions and manual pages, which packages install.
 
 use std::{fs, io, path::PathBuf};
 

@@ -1,7 +1,7 @@
 //! `segno server start-dev`: a server for development, with the command line of `temporal server start-dev`.
 //!
-//! SDKs start their local test server with exactly this command line. Everything it may contain is accepted; what has
-//! no meaning here is named once in the log, never silently dropped.
+//! SDKs start their local test server with exactly this command line. All of its flags are accepted; those without an
+//! effect here are logged once.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs},

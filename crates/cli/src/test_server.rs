@@ -1,7 +1,7 @@
 //! `segno <port> [--enable-time-skipping]`: the command line of Temporal's test server.
 //!
-//! The test environments of SDKs start a server with exactly these arguments if they are told to skip time, so that this
-//! binary can be named as their test server. Time skipping begins locked; SDKs unlock it while they wait for a result.
+//! The time-skipping test environments of SDKs start a server with exactly these arguments, so this binary can serve as
+//! their test server. Time skipping begins locked; SDKs unlock it while they wait for a result.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! `segno --version`: what exactly runs here.
+//! `segno --version`: version, commit, schema and protocol.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Connections that other nodes made: requests are answered and one-way messages received, until the connection breaks.
+//! Connections from other nodes: answers requests and receives one-way messages until the connection breaks.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Calls of clients that another node makes, because they are about something that is there.
+//! Calls of clients that are forwarded to or from another node.
 
 use std::{
     pin::Pin,

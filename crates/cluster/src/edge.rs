@@ -1,12 +1,13 @@
 //! Polls that wait at the node they came to, of queues whose home is another node. The polls of each lane wait by themselves.
 //!
-//! A poll waits here, and takes that stand at the home let the home give tasks to this node. A take belongs to no poll: the one
-//! that waited longest gets what comes, and a take that is left serves the next poll. So a poll that gets a task of a run of
-//! this node costs no frame at all. A task that comes when no poll waits here is given back to the home, and is next there.
+//! A poll waits here, and *takes* wait at the home: a take lets the home give one task to this node. Takes do not
+//! belong to polls: a task that arrives goes to the poll that waited longest, and an unused take serves the next poll.
+//! So a poll that gets a task of a run of this node costs no frame. A task that arrives when no poll waits is returned
+//! to the home, and is next there.
 //!
-//! What holds: a task of this node meets a worker here only while the home lets a take of this node stand, having said that
-//! nothing waits there and nothing limits the queue, or having said nothing for [`SETTLED`]. A task that waits at a home is given
-//! to the first take, so that a take without an answer means that nothing waits at the home.
+//! What holds: a task of this node is handed to a worker here only while a take of this node waits at the home, and the
+//! home has said that no task waits and no limit applies, or has not answered for [`SETTLED`]. The home gives a waiting
+//! task to the first take, so an unanswered take means that no task waits.
 
 use std::{
     collections::BTreeMap,

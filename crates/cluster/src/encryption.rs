@@ -1,13 +1,12 @@
-//! TLS between nodes. Each life of a node has a key and a self-signed certificate of its own, made when it starts. The
-//! certificate is in the node's row of the database, and other nodes accept that one and nothing else: who can write the
-//! database is the cluster anyway. There are no files and no settings.
+//! TLS between nodes. At each start a node makes a key and a self-signed certificate. The certificate is in the node's
+//! row of the database, and other nodes accept no other one: a process that can write the database is part of the
+//! cluster anyway. There are no files and no settings.
 //!
-//! A node of a version before this has no certificate in its row. A link with it is in the clear, as it was then, so that nodes can
-//! be upgraded one after the other; with the last of them cleartext is refused again.
+//! A node of an older version has no certificate in its row. A link with it is in cleartext, so that nodes can be
+//! upgraded one after the other; when the last one is upgraded cleartext is refused.
 //!
-//! What holds: the node that dials knows before its first byte that the other side has the key of the node that it meant; the
-//! node that accepts knows which certificate the other side has the key of, and compares it with the row of the node that it says
-//! it is.
+//! What holds: before its first byte the dialling node knows that the other side has the key of the intended node; the
+//! accepting node compares the certificate of the other side with the row of the node that it claims to be.
 
 use std::{io, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! This node as others connect to it: its identity, the secret of the cluster, and what went over its connections.
+//! The identity of this node for connections: its name, the secret of the cluster, and counters of its connections.
 
 use std::sync::{
     Arc, Mutex,

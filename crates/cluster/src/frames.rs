@@ -1,7 +1,7 @@
-//! Frames on a connection between nodes: gathered for a write, written, read.
+//! Frames on a connection between nodes: collected for a write, written, read.
 //!
-//! A frame that waits is written with all others that wait, so that under load a write carries many; a lazy one is written with the
-//! next one, or after [`LAZY_MAX`].
+//! All waiting frames are written together, so that under load a write carries many; a lazy one is written with the
+//! next frame, or after [`LAZY_MAX`].
 
 use std::{
     io,

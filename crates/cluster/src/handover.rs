@@ -1,9 +1,9 @@
-//! Which shards this node serves: taking what has no owner, handing over what belongs elsewhere, dropping what is lost.
+//! The shards that this node serves: taking over, handing over, and dropping lost ones.
 //!
-//! One loop follows the map. A shard that the map gives to this node is served at once, and what memory must know of it is
-//! read then. One that should be elsewhere is handed over when nothing of it is under way: its calls are refused as moved, and
-//! the nodes that forwarded them try again. One that the map gives to another node without that was lost: everything memory has of
-//! it is dropped.
+//! One loop follows the shard map. A shard that the map gives to this node is served at once, and its runs are scanned
+//! then. One that should move to another node is handed over when no call of it is under way: its calls are refused as
+//! moved, and the nodes that forwarded them try again. One that the map gives to another node without a handover was
+//! lost: its runs are dropped from memory.
 
 use std::{sync::Arc, time::Duration};
 

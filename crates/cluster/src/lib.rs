@@ -1,16 +1,16 @@
-//! The nodes on one storage: which node serves what, and requests between them.
+//! The nodes on one database: which node serves which workflows and queues, and requests between them.
 //!
-//! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`topology`], [`handover`]). A queue has a home, where
-//! tasks and polls meet ([`offers`]), unless both are at the same node and nothing waits at the home ([`local_matching`]). Signs of life of
-//! workers are broadcast ([`sightings`]), because each owner decides about the workers that hold tasks of its runs. A client's call goes
-//! to the node that serves what it is about ([`calls`]).
+//! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`topology`], [`handover`]). A queue
+//! has a home, where tasks and polls meet ([`offers`]), unless both are at the same node and no task waits at the home
+//! ([`local_matching`]). Sightings of workers are broadcast ([`sightings`]), because each owner decides about the
+//! workers that have tasks of its runs. A client's call is forwarded to the node that owns its subject ([`calls`]).
 //!
-//! From the bottom up: [`wire`], [`encryption`], [`frames`] and [`handshake`] are a connection; [`topology`] is what this node knows of
-//! the database; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`] connects these
-//! with the runs, queues and workers.
+//! From the bottom up: [`wire`], [`encryption`], [`frames`] and [`handshake`] are a connection; [`topology`] is this
+//! node's copy of the shard map; [`link`], [`accept`] and [`peers`] are requests to and from other nodes; [`Cluster`]
+//! connects these with the runs, queues and workers.
 //!
-//! What holds: a run is touched only by the node that serves its shard, within its lease ([`Topology::admit`]); what a node that lost its
-//! place still writes is refused by the database.
+//! What holds: a run is used only by the node that serves its shard, within its lease ([`Topology::admit`]); the
+//! database refuses writes of a fenced node.
 
 mod accept;
 mod calls;

@@ -1,8 +1,8 @@
 //! Links: each node dials each other one and sends requests on that connection; responses come back on it.
 //!
-//! What holds: a request is sent at most once; one whose connection broke after it was sent is [`RequestError::Broken`], and
-//! whether it was carried out is unknown. A task that a response holds for a worker is kept by the responding side until it hears that
-//! the worker has it; a connection that breaks gives it back.
+//! What holds: a request is sent at most once; one whose connection broke after it was sent is
+//! [`RequestError::Broken`], and whether it was carried out is unknown. The responding side keeps the task of a
+//! response until the other side confirms that the worker has it; if the connection breaks first, the task is returned.
 
 use std::{
     io,

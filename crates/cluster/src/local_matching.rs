@@ -1,8 +1,8 @@
-//! Tasks that are matched with polls at the node of both, and reports of that to the home of their queue.
+//! Tasks that are handed to workers at the node of their run, and reports of that to the home of their queue.
 //!
-//! The home orders what has to wait. While nothing waits there and nothing limits the queue there is nothing to order: the
-//! owner of a run hands a new task to a worker that polls at the same node ([`super::edge`]). Queries and commands always go
-//! through the home.
+//! The home orders waiting tasks. While no task waits there and no limit applies there is nothing to order, so the
+//! owner of a run hands a new task to a worker that polls at the same node ([`super::edge`]). Queries and commands
+//! always go through the home.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the cluster lets the parts above it do: the port that the node implements.
+//! The port through which the cluster notifies the node of changed documents, shards and leadership.
 
 use segno_runs::{error::CallError, ports::PortFuture};
 

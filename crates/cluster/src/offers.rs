@@ -1,9 +1,9 @@
-//! Tasks and polls that meet at the home of a queue, from all nodes.
+//! Tasks and polls of all nodes, matched at the home of a queue.
 //!
 //! The owner of a run offers its tasks at the queue's home, unless a worker of the same node waits for one
-//! ([`super::local_matching`]). A worker polls at the node that it is connected to; that node takes a task from the home and lets
-//! the task's owner start it. What is offered stays with the home until the owner has answered, so that a node which fails in
-//! between loses nothing.
+//! ([`super::local_matching`]). A worker polls at the node that it is connected to; that node takes a task from the
+//! home and lets the task's owner start it. An offer stays at the home until the owner has answered, so no task is lost
+//! if a node fails in between.
 
 use std::{
     sync::{

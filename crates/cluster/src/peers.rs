@@ -1,4 +1,4 @@
-//! The other nodes, as this one reaches them: a link to each, requests, one-way messages and broadcasts.
+//! The other nodes: a link to each, requests, one-way messages and broadcasts.
 
 use std::sync::{Arc, Mutex};
 

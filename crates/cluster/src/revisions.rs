@@ -1,11 +1,11 @@
 //! Keys, scripts, namespaces and queue settings: all nodes have them in memory, and the database has their revision.
 //!
-//! Every beat compares the stored revision with the one in memory ([`segno_store::cluster::Membership`]). A node that finds a
-//! newer one reads everything again and publishes what it has. A node that could not compare for two thirds of its lease admits
-//! no callers ([`Cluster::admit_callers`]). See decision 037.
+//! Every beat compares the stored revision with the one in memory ([`segno_store::cluster::Membership`]). A node that
+//! finds a newer one reads everything again and publishes its new revision. A node that could not compare for two
+//! thirds of its lease admits no callers ([`Cluster::admit_callers`]). See decision 037.
 //!
-//! What holds: a lease after a change was stored, each node has it or admits no callers. [`Peers::publish_changes`] waits for that,
-//! and for less if all nodes say that they have it.
+//! What holds: one lease after a change was stored, each node has it or admits no callers. [`Peers::publish_changes`]
+//! waits for that, or until all nodes have confirmed the change.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,9 +1,9 @@
-//! Signs of life of workers, broadcast to all nodes.
+//! Sightings of workers, broadcast to all nodes.
 //!
-//! Each node decides by itself whether a worker is lost, about the runs that it owns; so each must know what any of them sees.
-//! The node that a worker is connected to broadcasts that it is there, at most once a second for each connection, and
-//! when the connection is gone, whether a poll was cut off with it. A node whose link breaks says nothing about its workers:
-//! they count as if their connections had ended in good order, and have their lease to show up elsewhere.
+//! Each node decides whether a worker is lost for the runs that it owns, so each must know of calls at any node. The
+//! node that a worker is connected to broadcasts its calls, at most once a second for each connection, and when the
+//! connection is gone, whether a poll was cut off with it. When the link to a node breaks, its workers count as
+//! disconnected without a cut-off poll, and have their lease to reconnect elsewhere.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,7 +1,7 @@
-//! Which nodes are members, which node owns each shard and which is the home of each queue, as this node knows it.
+//! The shard map as this node knows it: members, the owner of each shard, the home of each queue.
 //!
-//! What holds: a shard whose state is [`ShardState::Served`] is served by this node and by no other while this node is within its lease;
-//! what a node that lost its place still writes is refused by the database.
+//! What holds: a shard whose state is [`ShardState::Served`] is served by this node and by no other while this node is
+//! within its lease; the database refuses writes of a fenced node.
 
 use std::{
     sync::{

@@ -1,10 +1,11 @@
-//! The lease of a worker process: until when it counts as alive, and what it holds.
+//! The lease of a worker process: until when it counts as alive, and which tasks it has.
 //!
-//! Two kinds of workers share one machine ([`crate::machine::lease`]). One that speaks Segno's own protocol asks for a
-//! lease with each heartbeat and says what it holds; nothing but its next heartbeat renews it. A stock SDK knows of no
-//! lease: everything it sends is a sign of life, so is an open connection, and what it was handed counts as held.
+//! Two kinds of workers share one state machine ([`crate::machine::lease`]). A worker that uses Segno's protocol asks
+//! for a lease with each heartbeat and lists its tasks; only its next heartbeat renews the lease. An SDK of Temporal
+//! has no leases: each of its calls, and an open connection, counts as a sign of life, and it has the tasks that it was
+//! handed.
 //!
-//! Times are readings of any clock that never goes back. Nothing here knows connections, stores or threads.
+//! Times are readings of any monotonic clock. This module knows no connections, stores or threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,19 +1,19 @@
-//! The core of Segno: what a run is and what calls make of it.
+//! The core of Segno: runs, and the changes that calls make to them.
 //!
-//! Pure: state, call and time in, an [`Applied`] out. Nothing here does IO, reads a clock, draws a random number, makes an
-//! id or waits. The same inputs give the same bytes, which is what lets a run be rebuilt, replayed and tested.
+//! Pure: state, call and time in, an [`Applied`] out. There is no IO, clock, random number or new id in this crate. The
+//! same inputs give the same bytes, so runs can be rebuilt, replayed and tested.
 //!
 //! A module uses those of its own layer and of the layers above it in this table, and no two files use each other:
 //!
-//! | layer | what it has |
+//! | layer | contents |
 //! |---|---|
-//! | files of this directory | tables and rules without a run: [`machine`] (what may follow what), [`limits`], [`validate`], [`retry`], [`cron`] |
-//! | [`state`] | what a run consists of, as stored and in memory |
-//! | `transition` | what a call makes of a run, and the draft in which that comes about |
-//! | `parts` | what transitions are put together from: workflow task, activities, updates, scripts, start, end |
+//! | files of this directory | tables and rules without a run: [`machine`] (legal steps), [`limits`], [`validate`], [`retry`], [`cron`] |
+//! | [`state`] | the parts of a run, as stored and in memory |
+//! | `transition` | the changes of one call, and the draft in which they are made |
+//! | `parts` | building blocks of transitions: workflow task, activities, updates, scripts, start, end |
 //! | [`commands`] | one file per command of a worker |
 //! | `calls` | one file per call, or per group of similar ones; [`signal`] is the smallest |
-//! | [`wake`] | what becomes due as time passes |
+//! | [`wake`] | due timers and time-outs |
 //!
 //! Other crates find parts and calls by their names at the root of this crate.
 

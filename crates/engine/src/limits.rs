@@ -1,4 +1,4 @@
-//! Limits, and what passing them means. Units are in the names; values are Temporal's defaults.
+//! Limits, and what happens beyond them. Units are in the names; values are Temporal's defaults.
 
 use segno_proto::Nanos;
 

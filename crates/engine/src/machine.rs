@@ -1,8 +1,8 @@
-//! The state machines as tables: what may follow what.
+//! The state machines as tables of legal steps.
 //!
-//! The modules around this one change state; these tables say which changes are legal, and `steps` binds the two. A pair
-//! that is not in a table is a defect of the engine, so it is caught by assertion in tests and by a typed error at run
-//! time. Where a worker or another run says what happens next (updates, children) the error is its own.
+//! The modules around this one change state; `steps` checks each change against these tables. A step that is not in a
+//! table is a defect of the engine, caught by an assertion in tests and by a typed error at run time. Steps that a
+//! worker or another run asks for (updates, children) have an error of their own.
 
 /// A step that a machine does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

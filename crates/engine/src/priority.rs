@@ -1,4 +1,4 @@
-//! Priorities of work: what an activity or a child leaves open is as its workflow has it.
+//! Priorities: fields that an activity or a child leaves open are inherited from its workflow.
 
 use segno_proto::common::Priority;
 

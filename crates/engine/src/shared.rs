@@ -1,7 +1,8 @@
-//! Parts of a run's state that most transitions leave alone.
+//! Parts of a run's state that are shared between copies until one of them changes.
 //!
-//! A transition makes a new state out of the old one ([decision 003](../../../docs/internals/decisions/003-apply-returns-a-new-run.md)).
-//! A run with a hundred activities would copy a hundred of them to change one.
+//! A transition makes a new state out of the old one ([decision
+//! 003](../../../docs/internals/decisions/003-apply-returns-a-new-run.md)). Without sharing, a run with a hundred
+//! activities would copy a hundred of them to change one.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Time passes: what is due of a run happens now.
+//! Due timers and time-outs of a run.
 //!
-//! A run has one wake-up, the earliest of everything it waits for. Waking it early is harmless, waking it twice too.
+//! A run has one wake-up, the earliest of everything it waits for. Waking it early or twice is harmless.
 
 use segno_proto::{
     Nanos,

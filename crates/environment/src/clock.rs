@@ -1,4 +1,4 @@
-//! Where time comes from. Injected, so that tests and simulations can move it.
+//! The clock of a node. It is injected, so that tests and simulations can move it.
 
 use std::{
     sync::{

@@ -1,8 +1,7 @@
 //! Work that goes on when its caller leaves.
 //!
-//! A call that changes something must not be cut off between its commit and what follows from it. The caller carries
-//! the work on its own task, which costs nothing; only if it is dropped half-way does the work move to a task of its
-//! own and go on there.
+//! A call that changes a run must not be cut off between its commit and its effects. The caller drives the work on its
+//! own task, which costs nothing; only if the caller is dropped half-way does the work move to a new task.
 
 use std::{
     future::Future,

@@ -1,6 +1,7 @@
-//! Work that waits, in a lane for each namespace. Lanes take turns, and each may be limited in what it has under way.
+//! Waiting work, in a queue (lane) for each namespace. Lanes are served round-robin, each with an optional limit of
+//! work under way.
 //!
-//! Used where the node itself has work to do for namespaces: messages between runs, turns of scripts, wake-ups.
+//! Used for work of the node itself on behalf of namespaces: messages between runs, turns of scripts, wake-ups.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! What the node counts. Plain atomics; the server prints them.
+//! Counters of the node: plain atomics, which the server prints.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

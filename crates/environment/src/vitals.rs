@@ -1,4 +1,4 @@
-//! Whether what must never end still runs: the writer thread and the background loops.
+//! Whether the writer thread and the background loops, which must never end, still run.
 
 use std::{any::Any, sync::OnceLock};
 

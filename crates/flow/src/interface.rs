@@ -1,4 +1,4 @@
-//! What goes into a turn and what comes out of it. The server translates these types from and to its protocol.
+//! Input and output of a turn. The server translates these types from and to its protocol.
 
 use std::sync::Arc;
 

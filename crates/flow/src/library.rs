@@ -1,5 +1,5 @@
-//! The functions of the standard library: names, numbers of arguments, and what is known about each before running.
-//! The checker and the machine read the same tables.
+//! The functions of the standard library: names, numbers of arguments and static properties. The checker and the
+//! interpreter read the same tables.
 
 /// What calling a function does besides giving a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

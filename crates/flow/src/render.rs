@@ -1,4 +1,4 @@
-//! The picture of a diagnostic.
+//! Prints a diagnostic with its source line.
 
 use std::fmt::Write;
 

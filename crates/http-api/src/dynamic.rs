@@ -1,5 +1,5 @@
-//! A message under construction, by its descriptor: fields from JSON, from the path and from the query come together here,
-//! and the result is its wire form.
+//! A message under construction, by its descriptor: collects fields from JSON, path and query, and writes the wire
+//! form.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Responses as JSON, from their wire form: names, times, spans, maps and bytes as protobuf's JSON has them, in the order of
-//! their definition. Fields that are absent on the wire are absent in the JSON.
+//! Responses as JSON, from their wire form, as in protobuf's JSON mapping, with fields in the order of their
+//! definition. Fields that are absent on the wire are absent in the JSON.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! JSON with the place of each value, and its written form as Go's encoders have it.
+//! JSON with the position of each value, and written as Go's encoders write it.
 //!
-//! Errors say what Go's `encoding/json` says, since Temporal's HTTP API passes its texts on. Places are for the errors that
-//! come later: which line and column has the value that does not fit its field.
+//! Errors have the texts of Go's `encoding/json`, which Temporal's HTTP API passes on. Positions are for later errors:
+//! line and column of a value that does not fit its field.
 
 /// Values inside values. Each level takes stack, of which a thread has 2 MiB; messages of the protocol have far fewer.
 const DEPTH_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Which header lists are malformed (RFC 9113, sections 8.2 and 8.3).
+//! Detects malformed header lists (RFC 9113, sections 8.2 and 8.3).
 
 /// Checks the fields of one request, one after the other.
 #[derive(Debug, Default)]

@@ -1,6 +1,4 @@
-//! A node: its parts, started, supervised and stopped together. It has no work of its own.
-//!
-//! Users of a node find here what its parts make public.
+//! A node: starts, supervises and stops its parts. It re-exports their public items for its users.
 
 mod node;
 

@@ -1,4 +1,4 @@
-//! A node: its parts, started together. It has no work of its own.
+//! [`Node`]: the parts of a node, started together.
 
 use std::sync::Arc;
 

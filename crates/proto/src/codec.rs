@@ -1,7 +1,7 @@
-//! Messages to bytes and back, with buffers of the size of messages.
+//! Encodes and decodes messages, with buffers of the size of the messages.
 //!
 //! Tonic's own codec allocates 8 KiB for each request and for each answer. Most messages have a few hundred bytes, and
-//! what is kept of a request (a payload in a run's state) keeps its whole buffer.
+//! a part that is kept (a payload in a run's state) keeps its whole buffer.
 
 use std::marker::PhantomData;
 

@@ -1,9 +1,9 @@
-//! Decoding messages of others, with a limit on how many parts they have.
+//! Decodes messages from outside, with a limit on the number of their parts.
 //!
 //! An element of a repeated field takes two bytes on the wire, and the size of its type in memory, which can be several
-//! hundred bytes. The limit on the bytes of a message is therefore not a limit on the memory it takes when decoded. Here
-//! the reads of the decoder are counted: a tag, a length, a number and the content of a string are one read each.
-//! Content is not looked into, so that the size of payloads does not matter.
+//! hundred bytes. A limit on the bytes of a message is therefore not a limit on its memory when decoded. Here the reads
+//! of the decoder are counted: a tag, a length, a number and the content of a string are one read each. The size of
+//! content is not counted, so the size of payloads does not matter.
 
 use bytes::{Buf, Bytes};
 use prost::{DecodeError, Message};

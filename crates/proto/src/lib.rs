@@ -1,7 +1,7 @@
 //! Wire types of Temporal's protocol: messages, service traits and clients, generated at build time.
 //!
-//! This crate holds no logic. What it adds to the generated code is [`History`], which keeps events in their encoded
-//! form so that they are encoded once and travel without being touched, and a few helpers for time and payloads.
+//! This crate has no logic. It adds to the generated code [`History`], which keeps events encoded so that they are
+//! encoded only once, and a few helpers for time and payloads.
 
 pub mod codec;
 pub mod decode;

@@ -1,7 +1,7 @@
-//! Encoding without measuring first.
+//! Encodes messages without computing their size first.
 //!
-//! To allocate a buffer of the right size, a message has to be measured, which takes about as long as writing it. Here it is
-//! written into a buffer of the thread, and what was written is copied into an allocation of its size.
+//! To allocate a buffer of the right size, a message has to be measured, which takes about as long as writing it. Here
+//! it is written into a buffer of the thread, and then copied into an allocation of its size.
 
 use std::cell::Cell;
 

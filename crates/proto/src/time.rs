@@ -1,4 +1,4 @@
-//! Time on the wire and time inside: protobuf timestamps and durations against plain nanoseconds.
+//! Conversion between protobuf timestamps and durations and plain nanoseconds.
 
 use prost_types::{Duration, Timestamp};
 

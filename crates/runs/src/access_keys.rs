@@ -1,6 +1,6 @@
-//! Access keys: who may call this server, stored as documents of no namespace, all of them in memory.
+//! Access keys, stored as documents of no namespace, all of them in memory.
 //!
-//! What is stored of a key is its digest. A key may stand for a client certificate instead; then there is no secret.
+//! Only the digest of a key is stored. A key may stand for a client certificate instead; then there is no secret.
 
 use std::sync::{
     Arc, PoisonError, RwLock,

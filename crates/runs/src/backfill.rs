@@ -1,4 +1,4 @@
-//! Runs of older data directories, which were written before there was anything to search, are made findable.
+//! Writes searchable facts for runs of older data directories, which have none.
 
 use segno_engine::Run;
 use segno_store::{Commit, RunKey, RunWrite};

@@ -1,12 +1,12 @@
 //! Calls that wait for the same run share a commit.
 //!
-//! While a commit of a run is being written, further calls on that run line up at its slot. The call that gets the lock next
-//! decides all of them, each on top of the one before, and makes the result durable with one commit: the state of the run
-//! is encoded and written once. Each call is answered after that commit, in order (decision 016).
+//! While a commit of a run is being written, further calls on that run queue at its slot. The call that gets the lock
+//! next decides all of them, each on top of the one before, and makes the result durable with one commit: the state of
+//! the run is encoded and written once. Each call is answered after that commit, in order (decision 016).
 //!
-//! A commit holds durable transitions. One that changes memory alone may come before them (the next durable transition
-//! stores the tail) but not after them, because what is stored must not know of it; it opens the next group. So does
-//! each transition that follows one that lets another run take the place of this one.
+//! A commit holds durable transitions. A transition that changes only memory may come before them (the next durable
+//! transition stores the tail) but not after them, because stored state must not depend on it; it opens the next group.
+//! So does each transition after one that replaces this run by another.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,14 +1,14 @@
-//! Shares of the writer: which namespace may commit how much while others commit, too.
+//! Shares of the writer: how much a namespace may commit while others commit, too.
 //!
 //! As long as one namespace commits, it has all places of each group. While several do ([`RECENT`]),
 //!
 //! - a namespace has a quarter of the places of a group, or a sixteenth if it wrote a lot lately, so that groups stay short;
-//! - one that wrote a lot rests in proportion to the time that its bytes took ([`LARGE_REST`]);
-//! - one that had a group for itself rests as long as that took, unless another one commits first: then the writer is free
+//! - one that wrote a lot pauses in proportion to the time that its bytes took ([`LARGE_REST`]);
+//! - one that had a group for itself pauses as long as that took, unless another one commits first: then the writer is free
 //!   half of the time when the others come.
 //!
-//! Commits that rest are in the queue of the writer: a caller that leaves changes nothing. A barrier does not wait for a rest.
-//! Time is measured by the writer and given to this module.
+//! Commits of a paused namespace are in the queue of the writer, so a caller that leaves changes nothing. Barriers are
+//! not delayed by pauses. Time is measured by the writer and given to this module.
 
 use std::time::Duration;
 

@@ -1,18 +1,19 @@
-//! The commit pipeline: one writer thread gathers all commits that wait and makes them durable with one sync.
+//! The commit pipeline: one writer thread collects waiting commits and makes them durable with one sync.
 //!
-//! A group is what queued up while the last one was being written, at most [`GROUP_MAX`]. Who commits alone never waits
-//! for others. While many commit at the same time a sync begins [`PACE`] after the one before at the earliest: they share
-//! pages of the disk that would otherwise be written several times (decision 013). Once [`Committer::commit`] returned
-//! `Ok`, the commit is on stable storage.
+//! A group has the commits that queued up while the last one was being written, at most [`GROUP_MAX`]. A single commit
+//! is written at once. While many callers commit, a sync begins [`PACE`] after the one before at the earliest: the
+//! commits share pages of the disk that would otherwise be written several times (decision 013). Once
+//! [`Committer::commit`] returned `Ok`, the commit is on stable storage.
 //!
-//! When more waits than fits into a group, namespaces take turns ([`crate::turns`]). While several namespaces commit, each has
-//! a share of the groups ([`crate::commit_shares`]).
+//! When more commits wait than fit into a group, namespaces are served round-robin ([`crate::round_robin`]). While
+//! several namespaces commit, each has a share of the groups ([`crate::commit_shares`]).
 //!
-//! A store on another machine, or one in a simulation without threads, is written by a task instead of the thread, in larger groups and without a pace. What waits for
-//! it is bounded more tightly: while the database is away nothing is written.
+//! Commits to a store on another machine, or in a simulation without threads, are written by a task instead of the
+//! thread, in larger groups and without a pace. Their queue has a lower limit, because it grows while the database is down.
 //!
-//! A commit that fails because of the disk or the database degrades the node's health ([`segno_environment::health`]) until a commit
-//! succeeds. While nothing is to be written a probe is, so that a node without callers recovers as well.
+//! A commit that fails because of the disk or the database degrades the node's health ([`segno_environment::health`])
+//! until a commit succeeds. While no commit waits, a small test write is tried, so that a node without callers recovers
+//! as well.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,4 +1,4 @@
-//! The marker that stands for removed history of a run.
+//! The marker event that replaces removed history of a run.
 
 use std::collections::BTreeMap;
 

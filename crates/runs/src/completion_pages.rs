@@ -1,7 +1,7 @@
 //! Completions of workflow tasks that come in pages, because they are too large for one request.
 //!
-//! Pages but the last one are kept in memory only, and for a while: a worker that hears that they are lost sends all of them
-//! again. Nothing of a completion is in effect before its last page.
+//! Pages but the last one are kept in memory only, and for a limited time: a worker that gets the error that they are
+//! lost sends all of them again. A completion takes effect with its last page.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Counting workflows that are to be started against the [limits](crate::start_limits) of their namespace.
+//! Counts workflow starts against the [limits](crate::start_limits) of their namespace.
 
 use std::sync::Arc;
 

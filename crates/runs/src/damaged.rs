@@ -1,8 +1,8 @@
-//! Runs that cannot be read: set aside, so that they keep no other run from working.
+//! Runs that cannot be read: set aside, so that other runs go on.
 //!
-//! A damaged run is logged once and counted; its tasks are no longer offered. It stays listed. Terminating it
-//! by its ids closes it and frees its workflow id (see [`crate::runs::Runs::terminate_run`]), deleting it removes what is left
-//! of it (see [`crate::runs::Runs::delete_run`]).
+//! A damaged run is logged once and counted; its tasks are not offered. It stays listed. Terminating it by its ids
+//! closes it and frees its workflow id (see [`crate::runs::Runs::terminate_run`]), deleting it removes the rest of it
+//! (see [`crate::runs::Runs::delete_run`]).
 
 use std::{collections::BTreeMap, sync::Mutex};
 

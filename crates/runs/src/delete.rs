@@ -1,5 +1,5 @@
-//! Deleting a run: at once if it is closed; a running one is terminated first. Of a damaged one
-//! all that is left is removed.
+//! Deletes a run: at once if it is closed; a running one is terminated first. Of a damaged one everything that is left
+//! is removed.
 
 use std::{sync::Arc, time::Duration};
 

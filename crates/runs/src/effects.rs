@@ -1,5 +1,5 @@
-//! What follows from a transition outside of the runs, through the port [`Effects`]. A node that is gone has no effects: what
-//! they did is derived again from storage.
+//! Effects of transitions outside of the runs, through the port [`Effects`]. After the node has stopped there are none;
+//! they are derived again from storage.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Why a call failed, in the terms of the node. The crate `segno-calls` maps these to statuses in one table.
+//! Errors of calls, in the terms of the node. The crate `segno-calls` maps them to statuses in one table.
 
 use std::{
     sync::{Mutex, PoisonError},

@@ -1,12 +1,12 @@
 //! Runs of workflows: finds them, lets the engine decide, makes decisions durable and carries out effects.
 //!
-//! A call's way: [`transact`] takes the run's lock ([`slots`]), asks the engine, hands the transition to the committer, which
-//! writes it together with others, and, only after that returned, runs the effects: wake-ups go to the timers, messages to
-//! other runs to the outbox, tasks through the port [`Effects`](ports::Effects) to what is above. [`recovery`] rebuilds all of
-//! this from the store at the start.
+//! The path of a call: [`transact`] takes the run's lock ([`slots`]), calls the engine, hands the transition to the
+//! committer, which writes it together with others, and, after the commit, carries out the effects: wake-ups go to the
+//! timers, messages to other runs to the outbox, tasks through the port [`Effects`](ports::Effects) to the crates
+//! above. [`recovery`] rebuilds all of this from the store at the start.
 //!
-//! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`]. Of scripts it
-//! knows only the limits that a namespace can set.
+//! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`]. Of
+//! scripts it knows only the limits that a namespace can set.
 
 pub mod access_keys;
 mod backfill;

@@ -1,9 +1,9 @@
-//! How many lists and counts run at the same time.
+//! Limits the number of lists and counts that run at the same time.
 //!
-//! A list may look at every run of a namespace and then uses a core for as long as it takes. So only a few run at once,
+//! A list may scan every run of a namespace and then uses a core for as long as it takes. So only a few run at once,
 //! fewer of one caller than of all together, and a bounded number waits. They wait here, not on threads: a list gets a
-//! blocking thread once it may run, so that lists never use up the threads on which runs are loaded. Who leaves the line
-//! leaves nothing behind, and whose caller leaves while it runs is cancelled ([`segno_store::ReadLimit`]).
+//! blocking thread once it may run, so that lists never use up the threads on which runs are loaded. A list whose
+//! caller leaves is removed from the queue, or cancelled if it runs ([`segno_store::ReadLimit`]).
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,4 +1,4 @@
-//! Where a list goes on.
+//! The position at which a list goes on.
 
 use segno_store::visibility::Cursor;
 

@@ -1,4 +1,4 @@
-//! How the runs of a node start: what is read first, and the loops that work on them.
+//! Starts the runs of a node: the initial reads, and the background loops.
 
 use std::sync::Arc;
 

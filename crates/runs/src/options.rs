@@ -1,4 +1,4 @@
-//! What can be set of a node.
+//! Options of a node.
 
 use segno_deployments::DeploymentLimits;
 use segno_engine::{lease::LeaseSettings, limits::Limits};

@@ -1,6 +1,6 @@
-//! Which workflows, queues and duties belong to this node, as the runs see it: through the port [`Owner`](crate::ports::owner::Owner).
+//! Which workflows, queues and duties belong to this node, through the port [`Owner`](crate::ports::owner::Owner).
 //!
-//! A node without others asks its own field first, so that the port costs it a comparison.
+//! On a node without others a flag is checked first, so that the port costs one comparison.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Queries of workflows, which leave no trace.
+//! Queries of workflows. They are never stored.
 //!
-//! A query rides on the pending workflow task if there is one, so that it sees everything that happened before it; if
-//! there is none it goes to a worker by itself. It lives in memory alone.
+//! A query is attached to the pending workflow task if there is one, so that it sees everything that happened before
+//! it; otherwise it goes to a worker by itself.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! After a start: everything memory held is derived again from what is stored.
+//! Recovery: after a start everything in memory is derived again from storage.
 //!
-//! Wake-ups are armed and messages sent before the node is ready; waiting tasks are offered right after, oldest first,
-//! while the node works already. An offer that is outdated by then does no harm: its stamp fits no task.
+//! Wake-ups are set and messages sent before the node is ready; waiting tasks are offered right after, oldest first,
+//! while the node serves calls. An outdated offer is harmless: its stamp matches no task.
 
 use std::sync::Arc;
 

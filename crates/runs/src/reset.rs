@@ -1,4 +1,4 @@
-//! Resetting a run to a point in its past.
+//! Resets a run to an earlier event.
 
 use std::sync::Arc;
 

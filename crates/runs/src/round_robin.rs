@@ -1,11 +1,11 @@
-//! Commits that wait for the writer: namespaces take turns.
+//! Commits that wait for the writer, round-robin over namespaces.
 //!
-//! As long as everything that waits fits into one group there are no turns, and the order is that of arrival. When more
-//! waits, each group takes one commit of each namespace, then a second one of each, and so on: a namespace that commits a lot
-//! fills the groups that others leave room in, and delays them by one group at most.
+//! As long as all waiting commits fit into one group, they are taken in the order of arrival. When more wait, each
+//! group takes one commit of each namespace, then a second one of each, and so on: a namespace that commits a lot fills
+//! the places that others leave free, and delays them by one group at most.
 //!
-//! What holds: commits of one namespace keep their order. A [`Share::Barrier`] keeps its place among all others, since it
-//! is not known what it depends on.
+//! What holds: commits of one namespace keep their order. A [`Share::Barrier`] keeps its place among all others,
+//! because it may depend on any of them.
 
 use std::collections::VecDeque;
 

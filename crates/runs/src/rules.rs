@@ -1,7 +1,7 @@
 //! Workflow rules: an activity that matches one is paused when a worker would get it.
 //!
-//! A rule belongs to a namespace. It names activities by a predicate, may name workflows by a filter, and may expire. Both
-//! are in the language of list filters; one that cannot be understood matches nothing.
+//! A rule belongs to a namespace. It selects activities by a predicate, may select workflows by a filter, and may
+//! expire. Both are list filters; an invalid one matches nothing.
 
 use segno_engine::{Run, state::Activity};
 use segno_proto::{

@@ -1,4 +1,4 @@
-//! Keys for new runs: set aside in blocks, the next block before the last one is used up.
+//! Keys for new runs: reserved in blocks, the next block before the last one is used up.
 
 use std::sync::{Arc, Mutex};
 

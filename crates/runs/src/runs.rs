@@ -1,5 +1,4 @@
-//! [`Runs`]: what is needed to load, decide, commit and carry out. The parts of a node above it are reached through
-//! [`crate::ports`].
+//! [`Runs`]: loads, decides, commits and carries out. The crates above are reached through [`crate::ports`].
 
 use std::sync::{
     Arc, Mutex,

@@ -1,4 +1,4 @@
-//! Finding schedules: lists and counts of the runs that are schedules.
+//! Lists and counts of schedules.
 
 use std::sync::Arc;
 

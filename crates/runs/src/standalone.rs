@@ -1,4 +1,4 @@
-//! Standalone activities: finding them, and waiting until something happens to one.
+//! Standalone activities: finding them, and waiting for their changes.
 
 use std::sync::Arc;
 

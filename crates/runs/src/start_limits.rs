@@ -1,8 +1,8 @@
-//! How many workflows a namespace may start: open ones at a time, and starts in a second.
+//! Limits of starts of a namespace: open workflows, and starts per second.
 //!
-//! Every new workflow counts, no matter whether a client, a run or a schedule starts it. A client is refused; what a run or a
-//! schedule starts is stored as a message and waits in the [outbox](crate::outbox) until there is room. Runs that follow another
-//! (continue-as-new, retry, cron, reset) take its place and do not count.
+//! Every new workflow counts, no matter whether a client, a run or a schedule starts it. A client is refused; a start
+//! by a run or a schedule is stored as a message and waits in the [outbox](crate::outbox) until there is room. Runs
+//! that follow another (continue-as-new, retry, cron, reset) take its place and do not count.
 //!
 //! In a cluster each node counts the starts that it makes.
 

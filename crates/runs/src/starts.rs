@@ -1,4 +1,4 @@
-//! Starting workflows: alone, with a signal, with a task for the starter, in place of one that runs.
+//! Starts workflows: alone, with a signal, with an eager task, in place of a running one.
 
 use std::sync::Arc;
 

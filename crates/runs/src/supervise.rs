@@ -1,7 +1,7 @@
-//! Watching over what must never end: the writer thread and the background loops.
+//! Supervises the writer thread and the background loops, which must never end.
 //!
-//! If one of them panics or ends by itself, the node has failed: it answers no calls, its health says so, and the
-//! process ends with a message ([`Runs::failed`]). Nothing is lost: the next start finds everything stored.
+//! If one of them panics or ends, the node has failed: it answers no calls, its health says so, and the process ends
+//! with a message ([`Runs::failed`]). No acknowledged change is lost: the next start recovers from storage.
 
 use std::sync::{Arc, Weak};
 

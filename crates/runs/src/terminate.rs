@@ -1,11 +1,10 @@
-//! Terminating a run, also one that is damaged.
+//! Terminates a run, also a damaged one.
 //!
 //! A run whose state can be read is terminated by a transition. If only its pointer or its first event is lost, the
-//! pointer is set right first, and the first event is not needed. A run whose state cannot be read has no transitions any
-//! more: it is closed in storage without one. What holds afterwards: it is listed as Terminated, it has no tasks and no
-//! timers, its workflow id is free, what is left of its history stays until the retention is over, and calls that name
-//! its run id answer DATA_LOSS as before. Its parent is not told and its children go on, because only the state says who
-//! they are.
+//! pointer is repaired first, and the first event is not needed. A run whose state cannot be read is closed in storage
+//! without a transition. Afterwards it is listed as Terminated, it has no tasks and no timers, its workflow id is free,
+//! the rest of its history stays until the retention is over, and calls that name its run id still answer DATA_LOSS.
+//! Its parent gets no result and its children go on, because their names are only in the lost state.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Wake-ups: one per run, the earliest of everything it waits for.
 //!
-//! The heap may hold entries that no longer count; the map says which do. Nothing polls: the loop sleeps until the
-//! earliest entry or until an earlier one is set.
+//! The heap may hold outdated entries; the map has the valid ones. The loop does not poll: it sleeps until the earliest
+//! entry or until an earlier one is set.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
 

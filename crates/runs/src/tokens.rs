@@ -1,5 +1,5 @@
-//! Task tokens: what a worker carries back. They name run, task, attempt and start time, and are authenticated with the
-//! namespace's key, so that a token of one namespace or server says nothing to another.
+//! Task tokens, which workers send with their answers. They name run, task, attempt and start time, and are
+//! authenticated with the namespace's key, so that a token of another namespace or server is refused.
 
 use std::hash::Hasher;
 

@@ -1,6 +1,6 @@
 //! One call on one run: lock, load, decide, commit, carry out effects.
 //!
-//! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its effects.
+//! Everything runs to its end even if the caller leaves, so that there is no commit without its effects.
 
 use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 

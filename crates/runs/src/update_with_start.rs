@@ -1,4 +1,4 @@
-//! Updating a workflow that is started first if it does not run, as one operation.
+//! Update-with-start: updates a workflow and starts it first if it is not running, as one operation.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Updating a workflow: admitting an update, and waiting until it has come far enough.
+//! Updates of workflows: admits an update, and waits until it has reached a stage.
 
 use std::sync::Arc;
 

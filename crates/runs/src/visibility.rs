@@ -1,4 +1,4 @@
-//! Finding runs: what of a run can be searched, and the answers to lists and counts.
+//! Searchable facts of runs, and the answers to lists and counts.
 
 use std::sync::Arc;
 

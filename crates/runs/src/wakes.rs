@@ -1,5 +1,5 @@
-//! Carrying out wake-ups: namespaces take turns, and while several are at work each has a share of what is under way. A namespace with
-//! thousands of runs that wake all the time does not delay the timers of others.
+//! Carries out wake-ups, round-robin over namespaces; while several are active each has a share of those under way. A
+//! namespace whose thousands of runs wake continuously does not delay the timers of others.
 
 use std::sync::{Arc, Mutex};
 

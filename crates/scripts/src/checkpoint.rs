@@ -1,5 +1,5 @@
-//! Checkpoints: states of a script that are kept with the run as it was then. A reset, or a query of the past, begins with
-//! one when the history before it was removed.
+//! Checkpoints: stored states of a script together with the run at that time. If the history before a checkpoint was
+//! removed, a reset or a query of the past begins with it.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,8 +1,8 @@
 //! Compiled code of versions: read from storage when it is needed, and kept in a cache.
 //!
-//! A version whose code cannot be had is *unusable*: an older server stored it, and its source is over a limit of this one.
-//! That is known of the version from then on, with the reason. Its turns fail with that reason and back off; deployments,
-//! lists and pages show it. Nothing that is stored ends the process.
+//! A version whose code cannot be loaded is *unusable*: an older server stored it, and its source exceeds a limit of
+//! this one. The reason is kept with the version. Its turns fail with that reason and back off; deployments, lists and
+//! pages show it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What memory has of compiled code. Bounded by bytes: when it is full, all of it goes.
+//! The cache of compiled code, bounded by bytes. When it is full it is cleared.
 
 use std::sync::{Arc, Mutex};
 

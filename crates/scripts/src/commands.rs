@@ -1,4 +1,4 @@
-//! Commands of a script as those of a workflow task.
+//! Translates commands of a script to those of a workflow task.
 
 // `control` carries the id by which the script knows what it sent, and `inherit_build_id` that the version stays.
 #![allow(deprecated)]

@@ -1,4 +1,4 @@
-//! Removing old history of scripts: no turn ever reads it, so that a script may loop for years.
+//! Removes old history of scripts. Turns never read it, so a script may loop for years.
 
 use segno_engine::{Compaction, Run, Transition, script};
 use segno_runs::{compaction::marker, error::CallError};

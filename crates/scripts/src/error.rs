@@ -1,4 +1,4 @@
-//! Why something about scripts was not done.
+//! Errors of calls about scripts.
 
 use segno_engine::Run;
 use segno_flow::diagnostic::Diagnostic;

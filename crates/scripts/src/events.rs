@@ -1,4 +1,4 @@
-//! Events of history as a script sees them.
+//! Translates events of history to those of a script.
 
 use segno_engine::{
     Run,

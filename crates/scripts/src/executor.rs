@@ -1,9 +1,9 @@
 //! Turns that were not executed in the commit of their event: long ones, those found after a restart, failed ones.
 //!
-//! An executor takes [resumes](super::resumes), as a worker would take workflow tasks. While it works the run is
-//! not locked, and events are buffered as for any worker. If some arrive and the turn wants to close the run, the turn is
-//! executed again with them. Turns are executed on [threads of their own](super::threads), where a long one gives way to
-//! others every [`GIVE_WAY`] steps.
+//! An executor takes [resumes](super::resumes), as a worker takes workflow tasks. Meanwhile the run is not locked, and
+//! events are buffered as for any worker. If some arrive and the turn would close the run, the turn is executed again
+//! with them. Turns are executed on [threads of their own](super::threads), where a long one yields to others every
+//! [`GIVE_WAY`] steps.
 
 use std::{sync::Arc, time::Duration};
 

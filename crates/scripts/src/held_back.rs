@@ -1,4 +1,4 @@
-//! Turns that are not to be taken now: because the last attempt failed, or because an operator has to see to it.
+//! Turns that must not be taken now: the last attempt failed, or the run waits for an operator.
 
 use std::{sync::Mutex, time::Duration};
 

@@ -1,12 +1,12 @@
 //! Turns in the commit of the event that makes them necessary.
 //!
-//! Every transition of a script passes through here on its way to the committer. If the script has a turn to
-//! take, it is executed at once and becomes part of the same commit: one sync instead of two, and no task on any queue.
-//! A turn that takes too long is given up; then the event is committed with its workflow task, and an executor takes it.
+//! Every transition of a script passes through here before the committer. If the script needs a turn, it is executed at
+//! once and becomes part of the same commit: one sync instead of two, and no task on any queue. A turn that takes too
+//! long is dropped; then the event is committed with its workflow task, and an executor takes it.
 //!
-//! An inline turn uses a thread that serves calls. So turns that load a large state are left to executors, and so are those
-//! of a namespace that used its [`InlineTime`](super::inline_time::InlineTime) while other namespaces are at work. Small turns
-//! are always inline.
+//! An inline turn uses a thread that serves calls. So turns that load a large state are left to executors, and so are
+//! those of a namespace that used its [`InlineTime`](super::inline_time::InlineTime) while other namespaces are active.
+//! Small turns are always inline.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How much of the threads that serve calls the turns of a namespace used.
+//! How much time of the threads that serve calls the turns of a namespace have used.
 
 use std::{sync::Mutex, time::Duration};
 

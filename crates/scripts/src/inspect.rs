@@ -1,4 +1,4 @@
-//! What scripts are doing: queries, and the state of a run for people.
+//! Queries of scripts, and the state of a run for users.
 
 use std::sync::Arc;
 

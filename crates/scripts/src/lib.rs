@@ -1,15 +1,15 @@
 //! Scripts: workflows that the node executes itself.
 //!
-//! A script is an ordinary run. Where a worker would poll for its workflow task, the node executes a *turn*: it hands the
-//! state of the script and the events since the last turn to [`segno_flow::turn`] and completes the workflow task with the
-//! commands that come out of it. Usually this happens at once, as part of the commit of the event that made it necessary
-//! ([`inline`]); what takes longer is left to an [`executor`]. Everything that is not inline is executed on threads of
+//! A script is an ordinary run. Where a worker would poll for its workflow task, the node executes a *turn*: it hands
+//! the state of the script and the events since the last turn to [`segno_flow::turn`] and completes the workflow task
+//! with the resulting commands. Usually this happens at once, as part of the commit of the event that made it necessary
+//! ([`inline`]); longer turns are left to an [`executor`]. Everything that is not inline is executed on threads of
 //! scripts ([`threads`]).
 //!
-//! [`host`] has the two structs that everything belongs to, and [`port`] is what the runs see of them. [`deploy`] stores
-//! scripts, [`registry`] knows their names, [`compile`] compiles them and [`code`] keeps what was compiled. [`events`],
-//! [`commands`] and [`values`] translate, [`inspect`] answers queries, [`moving`] moves runs to other versions, [`log`]
-//! writes what scripts log.
+//! [`host`] has the two central structs, and [`port`] implements the port of the runs. [`deploy`] stores scripts,
+//! [`registry`] has their names, [`compile`] compiles them and [`code`] caches compiled code. [`events`], [`commands`]
+//! and [`values`] translate, [`inspect`] answers queries, [`moving`] moves runs to other versions, [`log`] writes what
+//! scripts log.
 
 mod checkpoint;
 mod code;

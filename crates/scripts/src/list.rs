@@ -1,4 +1,4 @@
-//! What is known of deployed scripts, and how many runs they have.
+//! Descriptions of deployed scripts, with the numbers of their runs.
 
 use std::collections::BTreeMap;
 

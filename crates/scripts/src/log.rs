@@ -1,7 +1,7 @@
-//! What scripts write to the log of the server.
+//! Lines that scripts write to the log of the server.
 //!
-//! A line of a script is one line of the log: control characters are escaped, so that a script cannot write what looks like
-//! another line. Each run may write [`BYTES_PER_SECOND`], and [`BURST_BYTES`] at once; further lines are dropped and counted.
+//! A line of a script is one line of the log: control characters are escaped, so that a script cannot forge another
+//! line. Each run may write [`BYTES_PER_SECOND`], and [`BURST_BYTES`] at once; further lines are dropped and counted.
 
 use std::{fmt::Write as _, sync::Mutex, time::Duration};
 

@@ -1,8 +1,8 @@
-//! Moving a run of a script to another version: in place, or from an event.
+//! Moves a run of a script to another version: in place, or from an event.
 //!
-//! [`segno_flow::migrate`] translates the state; here it is found, and stored in one commit with the marker of the move. In
-//! place the state is that of the last turn. From an event it is the one before the turn of that event, in a run that a
-//! reset makes. Either way the new version takes what happened since as the first thing it does.
+//! [`segno_flow::migrate`] translates the state; this module loads it, and stores it in one commit with the marker of
+//! the move. In place the state is that of the last turn. From an event it is the one before the turn of that event, in
+//! a run that a reset makes. Then the new version takes the events since that state.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
-//! Who executes a script next: namespaces take turns by the time they used.
+//! Chooses which script is executed next: the namespace that used the least time.
 //!
-//! There are as many permits as cores, and a namespace has at most half of them, so that others find one. The next permit goes to
-//! the namespace that used the least time. One that was idle begins where the others are: it has saved up nothing.
-//! No threads and no clock here, see [`super::threads`].
+//! There are as many permits as cores, and a namespace has at most half of them, so that others find one. A namespace
+//! that was idle begins with the time of the others, so that idle time is not saved up. There are no threads and no
+//! clock here, see [`super::threads`].
 
 use std::{collections::VecDeque, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the runs see of scripts.
+//! Implements the port `Turn` of the runs.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What is stored of scripts: for each name a document with its versions and activations, for each version one with its source
-//! and code.
+//! Stored documents of scripts: for each name one with its versions and activations, for each version one with its
+//! source and code.
 
 use bytes::Bytes;
 use prost::Message;

@@ -1,4 +1,4 @@
-//! Deployed scripts by their names. Names with their versions are few and small: memory has all of them.
+//! Deployed scripts by their names. Names with their versions are few and small, so all of them are in memory.
 
 use std::{
     collections::BTreeMap,

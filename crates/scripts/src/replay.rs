@@ -1,6 +1,6 @@
-//! A state from history: the turns of a run up to an event, executed again.
+//! Computes a state from history: executes the turns of a run up to an event again.
 //!
-//! A script never needs this to go on. It serves resets, looks into the past, and the test that history explains state.
+//! A run never needs this to go on. It serves resets, states of the past, and the test that history and state agree.
 
 use bytes::Bytes;
 use segno_engine::{

@@ -1,7 +1,7 @@
-//! Turns that wait for an executor: namespaces alternate, and each has a share of what is under way.
+//! Turns that wait for an executor, round-robin over namespaces, each with a share of the turns under way.
 //!
-//! A turn is known by its run; everything else is read when it is taken, and whether there is still a turn to take is seen then.
-//! The list is not bounded: like the wake-up of a run it is a few bytes for each.
+//! An entry is a run; everything else is read when it is taken, also whether the turn is still needed. The list is not
+//! bounded: like the wake-up of a run an entry takes a few bytes.
 
 use std::sync::Mutex;
 

@@ -1,8 +1,8 @@
 //! `schedule(…)` in a script: a run that waits for its time, as long as the version is current.
 //!
-//! What should be follows from the current version; what is, from the run with the workflow id of the schedule. Whenever
-//! either changes, [`Scripts::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
-//! script with a schedule when the node starts.
+//! The desired schedule follows from the current version, the actual one from the run with the workflow id of the
+//! schedule. Whenever either changes, [`Scripts::follow_schedule`] compares them and acts. It may be called at any
+//! time, and is called for every script with a schedule when the node starts.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

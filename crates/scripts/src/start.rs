@@ -1,4 +1,4 @@
-//! What scripts do in the background, from the start of the node on.
+//! Background tasks of scripts, from the start of the node on.
 
 use super::{executor, host::Scripts};
 

@@ -1,8 +1,9 @@
-//! Threads on which scripts are executed: turns, queries, checks, compilation. No thread that serves calls does any of it.
+//! Threads on which scripts are executed: turns, queries, checks, compilation. Threads that serve calls do none of
+//! this.
 //!
-//! They have a low priority (`nice` 10), so that calls come first when the threads are busy. Who of those that wait gets one is
-//! decided in [`super::permits`]. A job that takes long gives way now and then ([`TimeSlice::give_way`]): the machine can be stopped
-//! in the middle of a turn only by stopping its thread, so that a paused job keeps its thread and gives back its permit.
+//! They have a low priority (`nice` 10), so that calls come first when the cores are busy. [`super::permits`] chooses
+//! the next job. A long job yields periodically ([`TimeSlice::give_way`]): the interpreter can be paused in the middle
+//! of a turn only by blocking its thread, so a paused job keeps its thread and returns its permit.
 //!
 //! A job whose caller has left before it began is dropped.
 

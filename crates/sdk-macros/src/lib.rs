@@ -1,7 +1,7 @@
 //! The attributes of segno-sdk: [`macro@task`], [`macro@tasks`] and [`macro@workflow`].
 //!
-//! Each keeps what it stands on, so that tests can call it directly, and adds the types that name it elsewhere. The
-//! expansions only refer to `::segno_sdk`; what they need beyond its public items is in `::segno_sdk::__private`.
+//! Each keeps the annotated item, so that tests can call it directly, and adds the types that name it elsewhere. The
+//! expansions only refer to `::segno_sdk`; items that are not public are in `::segno_sdk::__private`.
 
 mod duration;
 mod handlers;

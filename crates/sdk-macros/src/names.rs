@@ -1,4 +1,4 @@
-//! Names made from names: types in camel case, constants in upper case.
+//! Derives names: types in camel case, constants in upper case.
 
 use proc_macro2::Span;
 use syn::{Ident, ext::IdentExt};

@@ -1,4 +1,4 @@
-//! What stands in the parentheses of an attribute.
+//! Options of an attribute, in its parentheses.
 
 use std::time::Duration;
 

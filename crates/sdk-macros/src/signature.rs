@@ -1,4 +1,4 @@
-//! What a function takes and returns.
+//! Arguments and result of a function.
 
 use proc_macro2::{Group, TokenStream, TokenTree};
 use quote::{ToTokens, quote};

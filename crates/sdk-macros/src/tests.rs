@@ -1,4 +1,4 @@
-//! What the attributes say about mistakes, and that what they stand on stays.
+//! Errors of the attributes, and that annotated items are kept.
 
 use proc_macro2::TokenStream;
 use quote::quote;

@@ -1,8 +1,9 @@
-//! Values on the wire: JSON in payloads, as Temporal's SDKs have it.
+//! Values on the wire: JSON in payloads, as in Temporal's SDKs.
 //!
-//! `()` is no payload at all, `None` is `binary/null`, [`Bytes`] is `binary/plain`, everything else is `json/plain`. A
-//! [`DataConverter`] gives values another form, a [`FailureConverter`] failures, and a [`PayloadCodec`](codec::PayloadCodec)
-//! encrypts or compresses what they made. All three are set for a client, and are those of its workers as well.
+//! `()` is no payload, `None` is `binary/null`, [`Bytes`] is `binary/plain`, everything else is `json/plain`. A
+//! [`DataConverter`] changes the encoding of values, a [`FailureConverter`] that of failures, and a
+//! [`PayloadCodec`](codec::PayloadCodec) encrypts or compresses their output. All three are set for a client, and its
+//! workers use them as well.
 
 mod arguments;
 mod binary;

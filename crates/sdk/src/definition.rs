@@ -1,8 +1,8 @@
-//! What a task or a workflow is: its name, what goes in and what comes out.
+//! Definitions of tasks and workflows: name, input and output.
 //!
-//! The macros [`task`](macro@crate::task), [`tasks`](macro@crate::tasks) and [`workflow`](macro@crate::workflow) implement
-//! these traits; [`define_task!`](crate::define_task) and [`define_workflow!`](crate::define_workflow) name things that are
-//! written elsewhere, in any language.
+//! The macros [`task`](macro@crate::task), [`tasks`](macro@crate::tasks) and [`workflow`](macro@crate::workflow)
+//! implement these traits; [`define_task!`](crate::define_task) and [`define_workflow!`](crate::define_workflow)
+//! declare those that are implemented elsewhere, in any language.
 
 use std::sync::Arc;
 

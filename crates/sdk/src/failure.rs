@@ -1,5 +1,5 @@
-//! What can go wrong: [`Failure`] is the image of Temporal's failure chain, [`Error`] is what bodies of workflows and tasks
-//! return. `?` takes anything that is an error.
+//! Errors: [`Failure`] represents Temporal's failure chain, [`Error`] is what bodies of workflows and tasks return. `?`
+//! converts any error into it.
 
 use std::{error::Error as StdError, fmt, sync::Arc, time::Duration};
 

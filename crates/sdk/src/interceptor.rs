@@ -1,11 +1,11 @@
-//! Code around what clients and workers do: for logs, metrics, context that travels along, other arguments.
+//! Interceptors around calls, tasks and workflows: for logs, metrics, context propagation, changed arguments.
 //!
 //! A [`ClientInterceptor`] sees the calls of a client that reach a workflow
 //! ([`ClientBuilder::interceptor`](crate::ClientBuilder::interceptor)), a [`TaskInterceptor`] every attempt of a task
-//! ([`WorkerBuilder::interceptor`](crate::WorkerBuilder::interceptor)), a [`WorkflowInterceptor`] what workflows receive and ask
-//! for ([`WorkerBuilder::workflow_interceptor`](crate::WorkerBuilder::workflow_interceptor)). Headers connect them: what a
-//! client adds to a call the workflow's interceptor finds in `run.headers`, what that adds to a task the task's finds in
-//! `ctx.info().headers`. All of them may change the [`Arguments`] of what they see:
+//! ([`WorkerBuilder::interceptor`](crate::WorkerBuilder::interceptor)), a [`WorkflowInterceptor`] the messages and commands of
+//! workflows ([`WorkerBuilder::workflow_interceptor`](crate::WorkerBuilder::workflow_interceptor)). Headers connect them: those
+//! that a client adds to a call are in `run.headers` of the workflow's interceptor, those that a workflow adds to a task in
+//! `ctx.info().headers`. All of them may change the [`Arguments`]:
 //!
 //! ```
 //! # use segno_sdk::interceptor::{InterceptedRun, OutboundCall, WorkflowInterceptor};

@@ -1,7 +1,7 @@
 //! Durable workflows in Rust: scheduling is a function call, replay is exact.
 //!
 //! A workflow is an ordinary `async fn`. The server keeps its history; when a worker ends, another one runs the function
-//! again from its first line and feeds it what history says, so that it goes on where it was, after days or years.
+//! again from its first line and resolves its futures from history, so that it goes on where it was, after days or years.
 //! The protocol is Temporal's: programs run against Segno and against Temporal, beside workers in other languages. What
 //! Temporal calls an activity is a *task* here.
 //!
@@ -43,15 +43,15 @@
 //!
 //! # Tasks
 //!
-//! A [`task`](macro@task) does the work: it calls services, may fail, and is tried again. It takes and returns what serde
-//! can write as JSON. One that is not `async` runs on a thread for blocking work; [`tasks`](macro@tasks) makes tasks of
-//! methods that share a value; a [`TaskContext`] argument says that the task is alive and hears that it should stop.
+//! A [`task`](macro@task) does the work: it calls services, may fail, and is retried. Its arguments and result are values that
+//! serde can write as JSON. One that is not `async` runs on a thread for blocking work; [`tasks`](macro@tasks) makes tasks of
+//! methods that share a value; a [`TaskContext`] argument sends heartbeats and reports cancellation.
 //!
 //! ```
 //! # use segno_sdk::prelude::*;
 //! #[task(timeout = "30s", heartbeat_timeout = "5s", max_retries = 4)]
 //! async fn copy(ctx: TaskContext, from: String, files: u32) -> Result<u32> {
-//!     // What the attempt before said last.
+//!     // The last heartbeat of the previous attempt.
 //!     let done = ctx.heartbeat_details::<u32>().unwrap_or(0);
 //!     for file in done..files {
 //!         // ..
@@ -61,7 +61,7 @@
 //! }
 //! ```
 //!
-//! Tasks and workflows that are written elsewhere, in any language, are named with [`define_task!`] and
+//! Tasks and workflows that are implemented elsewhere, in any language, are declared with [`define_task!`] and
 //! [`define_workflow!`]; `_raw` variants take names and JSON.
 //!
 //! # Workflows
@@ -83,8 +83,8 @@
 //!
 //! ## Time and races
 //!
-//! The winner of a race is what comes first in history, now and in every replay. **Dropping a future cancels** what it
-//! stands for, so that the loser of a [`select!`] leaves nothing behind; `detach()` lets it go on.
+//! The winner of a race is the event that comes first in history, now and in every replay. **Dropping a future cancels** its
+//! operation, also that of the loser of a [`select!`]; `detach()` lets it go on.
 //!
 //! ```
 //! # use segno_sdk::prelude::*;
@@ -98,8 +98,8 @@
 //! }
 //! ```
 //!
-//! Time is [`Context::now`], chance is [`WorkflowContext::random`] and [`WorkflowContext::random_uuid`], and
-//! [`WorkflowContext::run`] executes a closure once and remembers its result. Clocks, threads and sockets of your own
+//! Time is [`Context::now`], random values are [`WorkflowContext::random`] and [`WorkflowContext::random_uuid`], and
+//! [`WorkflowContext::run`] executes a closure once and records its result. Clocks, threads and sockets of your own
 //! would differ in a replay: most of that panics at its line, or does not compile.
 //!
 //! ## Messages
@@ -148,7 +148,7 @@
 //! ```
 //!
 //! A handler may also be an `async fn` of a `Context<Self>` and do everything that a workflow may. One marked `dynamic`
-//! takes what has no handler of its own. A workflow function receives signals as from a channel, with
+//! takes messages without another handler. A workflow function receives signals as from a channel, with
 //! [`Context::receive`].
 //!
 //! ## State
@@ -163,8 +163,8 @@
 //!
 //! ## Errors
 //!
-//! Bodies return [`Result`]; `?` takes any error. What comes from elsewhere is a [`Failure`]: of a
-//! [kind](Failure::kind), with a [cause](Failure::cause). `Failure::application("SoldOut", "no seats").non_retryable()`
+//! Bodies return [`Result`]; `?` takes any error. Errors of tasks and children are [`Failure`]s, with a
+//! [kind](Failure::kind) and a [cause](Failure::cause). `Failure::application("SoldOut", "no seats").non_retryable()`
 //! makes one. An `Err` fails the workflow; a panic fails only the workflow task, and the run waits for repaired code.
 //!
 //! # Clients and workers
@@ -180,9 +180,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A worker is [`Queue::worker`] and [`Worker::run`], until [`ShutdownHandle::shutdown`]. [`converter`] has what gives
-//! values another form than JSON or encrypts them, [`interceptor`] code around calls, [`schedule`] workflows that start by
-//! the clock, [`telemetry`] logs that know replay, and metrics.
+//! A worker is [`Queue::worker`] and [`Worker::run`], until [`ShutdownHandle::shutdown`]. [`converter`] has
+//! encodings other than JSON and codecs, [`interceptor`] interceptors, [`schedule`] workflows that start at given
+//! times, [`telemetry`] logs, traces and metrics.
 //!
 //! # Tests
 //!
@@ -203,13 +203,13 @@
 //!
 //! # Changing a workflow
 //!
-//! Open runs go on with the new code, which must ask for the same things in the same order. [`Context::patched`] keeps old
-//! runs on the old path, and a [`replay::Replayer`] says whether code fits recorded histories.
+//! Open runs go on with the new code, which must issue the same commands in the same order. [`Context::patched`] keeps old
+//! runs on the old path, and a [`replay::Replayer`] checks code against recorded histories.
 //!
 //! # Features of the crate
 //!
 //! All are off by default: `tls` (connections with TLS), `envconfig` (`temporal.toml`), `prometheus` (metrics over HTTP), `otel`
-//! (traces of OpenTelemetry that travel along), `schema` (JSON schemas of definitions), `testing`.
+//! (propagation of OpenTelemetry traces), `schema` (JSON schemas of definitions), `testing`.
 
 // So that the macros, whose expansions name the crate, also work inside it.
 extern crate self as segno_sdk;

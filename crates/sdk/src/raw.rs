@@ -1,4 +1,4 @@
-//! The protocol's own messages, for what the rest of this crate has no words for.
+//! The protocol's own messages, for features that the rest of this crate does not cover.
 
 pub use segno_proto::{
     command::{Command, command::Attributes as CommandAttributes},

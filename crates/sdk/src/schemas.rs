@@ -1,4 +1,4 @@
-//! JSON schemas of definitions, with the feature `schema`: what a workflow or task takes and gives, for documents, forms and
+//! JSON schemas of definitions, with the feature `schema`: inputs and outputs of workflows and tasks, for documents, forms and
 //! programs in other languages.
 //!
 //! ```

@@ -1,11 +1,11 @@
-//! Logs that know replay, spans, and [metrics](Metrics).
+//! Logs, spans, and [metrics](Metrics).
 //!
 //! Calls of clients, turns of workflows and attempts of tasks are spans of `tracing`: `call`, `workflow` and `task`, with the
-//! ids as fields, so that what is logged inside of them says whose it is. With the feature `otel` the trace of
-//! OpenTelemetry travels along in headers, as the global propagator writes it; other SDKs of Temporal understand it.
+//! ids as fields, so that log lines inside of them have these ids. With the feature `otel` the OpenTelemetry trace
+//! is propagated in headers, as the global propagator writes it and as Temporal's other SDKs read it.
 //!
-//! Workflow code logs with `tracing` as any code does. When it is replayed it would say everything again;
-//! [`is_replaying`] tells, so that a subscriber can leave that out:
+//! Workflow code logs with `tracing` as any code does. A replay repeats these logs; a subscriber can filter them by
+//! [`is_replaying`]:
 //!
 //! ```
 //! # use tracing::Metadata;

@@ -1,8 +1,9 @@
-//! The audit log: who changed what, and who was refused. One JSON object a line.
+//! The audit log of changes and refused calls: one JSON object per line.
 //!
-//! While the log cannot be written (the disk is full), lines wait in memory and are written later; beyond a bound they are
-//! lost, and counted. The node's health is degraded meanwhile. A log that is *required* loses nothing: an audited call is
-//! acknowledged when its line is written, and while lines wait audited calls are refused before they change anything.
+//! While the log cannot be written (the disk is full), lines wait in memory and are written later; beyond a bound they
+//! are lost, and counted. The node's health is degraded meanwhile. A log that is *required* loses no line: an audited
+//! call is acknowledged when its line is written, and while lines wait audited calls are refused before they change
+//! anything.
 
 use std::{
     fs::{File, OpenOptions},

@@ -1,7 +1,7 @@
 //! JSON web tokens (RFC 7519), signed by keys of a JSON web key set (RFC 7517).
 //!
-//! Only asymmetric algorithms are accepted, and only the one that fits the key: the token's header chooses the key, never the
-//! kind of check. Keys are fetched at the start, again after a while, and when a token names one that is not known.
+//! Only asymmetric algorithms are accepted, and the key determines the algorithm, never the token's header. Keys are
+//! fetched at the start, periodically, and when a token names an unknown one.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,7 @@
-//! What is known of a caller before its request is there, and what a connection remembers of it.
+//! Authentication of a caller before its request is complete, and its result, which the connection remembers.
 //!
-//! A worker shows the same key with every call on its connection. Who that is was found out with the first one; it holds until
-//! any key changes or this one expires. Whether the caller may do what it asks for is decided anew for every call.
+//! A worker sends the same key with every call on its connection. The caller found for the first call holds until any
+//! key changes or this one expires. Whether the caller may make a call is decided for every call.
 
 use std::sync::{
     Arc,

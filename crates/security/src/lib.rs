@@ -1,8 +1,8 @@
-//! Who calls, and whether they may.
+//! Authentication and authorization of calls.
 //!
-//! Every call from outside passes [`Security::admit`] before it is handled, on each way in: the direct path, tonic, HTTP.
-//! It finds out who the caller is (an API key, a JSON web token, a client certificate), looks up the [rule](rules) of the call
-//! and compares it with what the caller was [granted](roles). Without authentication nothing of this runs.
+//! Every call from outside passes [`Security::admit`] before it is handled, on each path: the direct path, tonic, HTTP.
+//! It identifies the caller (an API key, a JSON web token, a client certificate), looks up the [rule](rules) of the
+//! call and compares it with the caller's [roles](roles). Without authentication none of this runs.
 
 pub mod audit;
 mod certificate;

@@ -1,7 +1,8 @@
-//! Limits of calls per namespace and per caller: rates, bytes, polls at the same time. Limits of starts are in `segno-runs`.
+//! Limits of calls per namespace and per caller: rates, bytes, polls at the same time. Limits of starts are in
+//! `segno-runs`.
 //!
-//! Rates are token buckets that hold what two seconds bring, so that a burst is no violation. A call that finds too little is
-//! refused at once with RESOURCE_EXHAUSTED with the time to try again; it costs nothing but the check.
+//! Rates are token buckets of two seconds, so that bursts are allowed. A call over a limit is refused at once with
+//! RESOURCE_EXHAUSTED and the time to try again, and costs only the check.
 
 use std::{
     collections::HashMap,

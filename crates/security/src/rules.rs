@@ -1,4 +1,5 @@
-//! What calls need. Which call needs what is in the table of calls, which the server hands in.
+//! Rules: the scope and the roles that a call needs. The table of calls, which the server passes in, has the rule of
+//! each call.
 
 use segno_node::HashMap;
 

@@ -1,8 +1,8 @@
-//! Wrong keys and tokens, counted by the address that they come from.
+//! Wrong keys and tokens, counted by the client address.
 //!
-//! After some failures an address has to wait, longer with every further one. Meanwhile it hears of wrong keys and tokens only
-//! that it has to wait, and nothing of them is written to the audit log. Right ones are let in all the same: keys are too long
-//! to be guessed, and one client must not keep out others that share its address. What is kept is bounded.
+//! After some failures an address has to wait, longer with every further one. Meanwhile wrong keys and tokens only get the
+//! answer to wait, without a line in the audit log. Right ones are accepted all the same: keys are too long
+//! to be guessed, and one client must not lock out others that share its address. The number of addresses is bounded.
 
 use std::{
     net::{IpAddr, Ipv6Addr},

@@ -1,8 +1,9 @@
 //! The table of calls: for each RPC its handler, who may make it, where it is handled among nodes, whether it may wait.
 //!
-//! Everything that needs to know an RPC derives it from here: dispatch ([`call`]), security ([`rules`]), metrics, fair share, the answer
-//! to calls that are not built. A test holds the table against the descriptors of the protocol. Only the services whose methods
-//! may stream, and that of the test server, are not handled through it; [`OTHERS`] has their rules.
+//! Everything that depends on an RPC is derived from here: dispatch ([`call`]), security ([`rules`]), metrics, fair
+//! share, the answer to calls that are not built. A test compares the table with the descriptors of the protocol. Only
+//! services with streaming methods, and that of the test server, are not handled through it; [`OTHERS`] has their
+//! rules.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,8 +1,8 @@
-//! Notices when an answer with a task in it never left: the task is given back at once.
+//! Detects that an answer with a task in it was not sent: the task is returned at once.
 //!
-//! A handler puts the [`Delivery`] of what its answer carries into the response's extensions; the connection keeps it in
-//! a [`Receipt`] until the answer is written to its end. A receipt dropped before that means that the connection or the
-//! call was gone, and the delivery returns what it holds.
+//! A handler puts the [`Delivery`] of the task into the response's extensions; the connection keeps it in a [`Receipt`]
+//! until the last byte of the answer is written. A receipt dropped before that means that the connection or the call
+//! was gone, and the delivery returns the task.
 
 use std::sync::{
     Arc,

@@ -1,8 +1,8 @@
-//! The HTTP port: `/healthz`, Prometheus' `/metrics`, the web pages ([`segno_web`]), Temporal's HTTP API and the calls about
-//! scripts ([`segno_http_api`]).
+//! The HTTP port: `/healthz`, Prometheus' `/metrics`, the web pages ([`segno_web`]), Temporal's HTTP API and the calls
+//! about scripts ([`segno_http_api`]).
 //!
-//! Connections are accepted and `/healthz` is answered on a thread of their own, so that health is known however busy the
-//! threads are that serve calls. All other requests are handed to those.
+//! A thread of its own accepts connections and answers `/healthz`, so that health is known even if the threads that
+//! serve calls are busy. Those handle all other requests.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Calls that come from other nodes, made as if they came from a client.
+//! Calls that other nodes forward, handled like calls of clients.
 
 use std::{pin::Pin, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Clients' connections, numbered, so that the node notices when one is closed.
+//! Numbers the connections of clients, so that the node notices when one is closed.
 
 use std::sync::{
     Arc,

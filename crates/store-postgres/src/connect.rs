@@ -1,9 +1,10 @@
 //! Connections: how one is made, checked and set up, and how a broken one is replaced.
 //!
-//! There is no pool. Each connection has one purpose, and one attempt at a time is made to replace it, so that an outage of
-//! the database does not multiply connections. Each new one checks the settings again: after a failover they may be others.
+//! There is no pool. Each connection has one purpose, and one attempt at a time is made to replace it, so that an
+//! outage of the database does not multiply connections. Each new one checks the settings again: after a failover they
+//! may differ.
 //!
-//! What holds: a [`Session`] that a [`Link`] gives belongs to a primary whose settings keep what it acknowledges.
+//! What holds: a [`Session`] that a [`Link`] gives belongs to a primary whose settings make commits durable.
 
 use std::collections::HashMap;
 use std::future::poll_fn;

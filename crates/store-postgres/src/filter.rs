@@ -1,11 +1,11 @@
 //! Filters as SQL. Values are bound, never spliced.
 //!
-//! SQL's logic is the filter's: a comparison with null is neither true nor false. Not everything can be said in SQL with
+//! SQL's logic is the filter's: a comparison with null is neither true nor false. SQL cannot express everything with
 //! the filter's exact meaning (words of a text, patterns with `_`, an integer against a double): such parts are left to
 //! the reader of the rows, who evaluates them with [`Filter::evaluate`].
 //!
-//! What holds: a run for which the whole filter is true is in what [`Condition::of`] asks for; if nothing is left over, no
-//! other run is.
+//! What holds: a run for which the whole filter is true is in the rows of [`Condition::of`]; if no part is left over,
+//! no other run is.
 
 use segno_store::NamespaceKey;
 use segno_store::visibility::{Attribute, Comparison, Filter, Kind, Value, words};

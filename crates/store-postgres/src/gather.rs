@@ -1,4 +1,4 @@
-//! Reads that share a statement: what arrives while a read is under way is asked together, as commits are.
+//! Reads that share a statement: reads that arrive while one is under way are sent together, as commits are.
 
 use std::sync::Arc;
 

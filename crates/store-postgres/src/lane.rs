@@ -1,12 +1,13 @@
 //! A lane: a connection that writes, with a row in the database that numbers its groups.
 //!
-//! Every group moves that row from n-1 to n in the same statement as what it stores. A node that takes this one's place
-//! deletes the row first, so that no group of ours can happen afterwards. And a group whose answer was lost can be
-//! settled: an empty group under the same number either is accepted, then the lost one can never happen, or finds the
-//! number used, then it has happened.
+//! Every group moves that row from n-1 to n in the statement that stores the group. A node that fences this one deletes
+//! the row first, so that no later group of this node is accepted. A group whose answer was lost is settled by an empty
+//! group under the same number: if that is accepted, the lost one can never be committed; if the number is used, it was
+//! committed.
 //!
-//! What holds: [`Lane::commit`] answers `Ok` only for what the database acknowledged, or what was found done and confirmed by
-//! a later group. It answers [`CommitError::NotDone`] only for what did not happen and never will.
+//! What holds: [`Lane::commit`] answers `Ok` only for groups that the database acknowledged, or that were settled as
+//! committed and confirmed by a later group. It answers [`CommitError::NotDone`] only for groups that were not and
+//! never will be committed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

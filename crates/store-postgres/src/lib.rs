@@ -1,12 +1,12 @@
-//! The store contract on PostgreSQL 15 and newer, for one node.
+//! The store contract on PostgreSQL 15 and newer.
 //!
-//! A group of commits is one statement ([`statement`](crate)), numbered by the row of the lane that makes it, so that a group
-//! whose answer was lost can be settled. Reads that arrive together share a statement. Connections are few and fixed: one
-//! for commits, two for reads, two for lists, one for the beat.
+//! A group of commits is one statement ([`statement`](crate)), numbered by the row of the lane that makes it, so that a
+//! group whose answer was lost can be settled. Reads that arrive together share a statement. Connections are few and
+//! fixed: one for commits, two for reads, two for lists, one for the beat.
 //!
-//! What holds: a commit is acknowledged only once PostgreSQL has acknowledged it with settings that make it durable, which
-//! every new connection checks. Nothing that needs the database waits for it longer than ten seconds, except a commit that
-//! was sent: it waits until its outcome is known.
+//! What holds: a commit is acknowledged only once PostgreSQL has acknowledged it with settings that make it durable,
+//! which every new connection checks. No call waits for the database longer than ten seconds, except a commit that was
+//! sent: it waits until its outcome is known.
 
 mod connect;
 mod facts;

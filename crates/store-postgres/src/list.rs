@@ -1,10 +1,10 @@
 //! Lists and counts.
 //!
-//! A page is read in one transaction of one snapshot. It goes on where the last one ended by comparing with the last run's
-//! place, so a deep page costs what the first one does. The order is as of the first page: runs that closed since keep
-//! their place among the open ones, and are found by their close time.
+//! A page is read in one transaction of one snapshot. It begins after the last run of the previous page, found by
+//! comparison, so a deep page costs as much as the first one. The order is that of the first page: runs that closed
+//! since keep their place among the open ones, and are found by their close time.
 //!
-//! What SQL cannot say of a filter is evaluated here, run by run.
+//! Parts of a filter that SQL cannot express are evaluated here, run by run.
 
 use std::time::Duration;
 

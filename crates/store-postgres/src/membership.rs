@@ -1,15 +1,16 @@
-//! A node's place in the database: its row, its lanes, its beat, and the shards that it owns.
+//! A node's membership in the database: its row, its lanes, its beat, and the shards that it owns.
 //!
-//! No clock decides who is there. A node counts up a beat in its row; another one calls it gone when that number stood still
-//! for a lease of its own time, during which its own beats succeeded. A node that fences another deletes its row and
-//! its lanes in one statement, and from then on nothing of it can be stored. A shard whose owner has no row has no
-//! owner.
+//! Membership does not depend on clocks of several machines. A node increments a beat in its row; another one fences it
+//! when that number did not change for a lease of its own time, during which its own beats succeeded. A fence deletes
+//! the row and the lanes of a node in one statement, and from then on its writes are refused. A shard whose owner has
+//! no row has no owner.
 //!
-//! A beat also compares documents: their stored revision (`segno.revision`, and `segno.cluster.namespaces`, which older versions
-//! count up as well) with the one that this node has in memory, which it publishes in `segno.node_revisions`.
+//! A beat also compares documents: their stored revision (`segno.revision`, and `segno.cluster.namespaces`, which older
+//! versions increment as well) with the one that this node has in memory, which it publishes in `segno.node_revisions`.
 //!
-//! What holds: a group of a node that the database accepts was made while the node had its row, because the lanes go with
-//! the row; a shard has a new owner only after the old one gave it away or lost its row. See [`segno_store::cluster`].
+//! What holds: a group that the database accepts was made while its node had its row, because the lanes are deleted
+//! with the row; a shard has a new owner only after the old one gave it away or lost its row. See
+//! [`segno_store::cluster`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};

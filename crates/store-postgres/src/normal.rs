@@ -1,8 +1,8 @@
-//! A commit in the form in which one statement can make it.
+//! Normalises a commit so that one statement can make it.
 //!
-//! In one statement no row may be changed twice, and nothing sees what another part of it does. A commit may do both: write
-//! a run and delete it, move a pointer and reset it. Here such steps are folded into one, as they would have followed each
-//! other. What only was to be checked, because a later step undoes the change, stays as a check.
+//! In one statement no row may be changed twice, and no part sees what another part does. A commit may do both: write a
+//! run and delete it, move a pointer and reset it. Here such steps are folded into one. A check whose step a later step
+//! undoes stays as a check.
 //!
 //! What holds: a [`Normal`] names each row once; two of them with disjoint [`Touched`] can be made by one statement.
 

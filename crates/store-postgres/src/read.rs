@@ -1,7 +1,6 @@
 //! Reads by key, scans, and the few writes that are no commits.
 //!
-//! A read whose connection broke is asked again on a new one until its time is over: it changes nothing, so asking twice does
-//! no harm.
+//! A read whose connection broke is repeated on a new one until its deadline: it changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Deliberate faults, for proving that the harnesses notice them. Without the feature `sabotage` there are none.
+//! Deliberate faults, to prove that the test harnesses detect them. Without the feature `sabotage` there are none.
 
 /// Whether the fault of this name was asked for in `SEGNO_SABOTAGE`, where several are separated by commas.
 pub(crate) fn is_on(name: &str) -> bool {

@@ -1,10 +1,10 @@
-//! The tables, and the steps that lead to them.
+//! The tables, and their migrations.
 //!
 //! Migrations are part of the binary. Each is one transaction that locks the table `cluster`, so that two servers that
 //! start at the same time do not make it twice. They only add, and none rewrites or scans a table.
 //!
-//! Texts are `COLLATE "C"`: bytewise order as in SQLite, and no index breaks when a system's collation is upgraded. Why
-//! the tables look like this is decision 022.
+//! Texts are `COLLATE "C"`: bytewise order as in SQLite, and no index breaks when a system's collation is upgraded.
+//! Decision 022 explains the tables.
 
 use tokio_postgres::Client;
 

@@ -1,9 +1,9 @@
-//! The one statement that a group of commits is.
+//! The statement that makes a group of commits.
 //!
-//! Data-modifying CTEs over arrays: one message, one round trip, one transaction, nothing that can stay half-sent. What
-//! must hold is checked by the statement itself, and a refusal is an error, so that it undoes itself: division by zero
-//! (22012) if the lane's row does not fit, logarithm of zero (2201E) if a version or a pointer does not, 23505 if a key
-//! was there, square root of a negative number (2201F) if the form without attribute entries would leave some behind.
+//! Data-modifying CTEs over arrays: one message, one round trip, one transaction. The statement checks its conditions
+//! itself, and a violation is an error, so that it is rolled back: division by zero (22012) if the lane's row has
+//! another number, logarithm of zero (2201E) if a version or a pointer differs, 23505 if a key exists, square root of a
+//! negative number (2201F) if the form without attribute entries would leave some behind.
 
 use std::sync::LazyLock;
 

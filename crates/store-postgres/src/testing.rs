@@ -1,8 +1,9 @@
 //! A private PostgreSQL for tests: made in a temporary directory, stopped and removed when dropped.
 //!
-//! It listens on a unix socket in that directory and on a port of the loopback interface. It refuses to run as root, so a
-//! test that runs as root starts it as the user `postgres` or `nobody`. Where there is no PostgreSQL the test fails and says
-//! what to install. `SEGNO_POSTGRES_BIN` names the directory of `initdb` and `postgres` if they are not in a usual place.
+//! It listens on a Unix socket in that directory and on a port of the loopback interface. PostgreSQL refuses to run as
+//! root, so a test that runs as root starts it as the user `postgres` or `nobody`. If there is no PostgreSQL the test
+//! fails and says what to install. `SEGNO_POSTGRES_BIN` names the directory of `initdb` and `postgres` if they are not
+//! in a usual place.
 //!
 //! It is test code: it panics where a test would.
 

@@ -1,7 +1,7 @@
-//! What the commits of a group write, inside the transaction of the group.
+//! Writes the commits of a group, inside the transaction of the group.
 //!
-//! What holds: a commit that does not fit what is there is refused with [`Refusal::Conflict`], and what it had written
-//! until then is for the caller to roll back.
+//! What holds: a commit that conflicts with stored data is refused with [`Refusal::Conflict`]; the caller rolls back
+//! what it had written until then.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use segno_store::{Commit, CurrentReset, CurrentWrite, DocumentWrite, RunKey};

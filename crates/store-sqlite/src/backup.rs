@@ -1,11 +1,10 @@
-//! Copies of a data directory: made while a server uses it or while none does, and put back.
+//! Copies of a data directory: made with or without a running server, and restored.
 //!
-//! A copy is what one read transaction sees: everything that was committed before it began, and nothing of what is half
-//! done. The server goes on meanwhile; its write-ahead log grows until the copy is finished, because the transaction
-//! still needs what is in the database. The pages are copied in small steps with pauses between them, so that the disk has
-//! time for commits.
+//! A copy is the snapshot of one read transaction: everything that was committed before it began. The server goes on
+//! meanwhile; its write-ahead log grows until the copy is finished, because the transaction still needs the database as
+//! it was. The pages are copied in small steps with pauses between them, so that the disk has time for commits.
 //!
-//! What holds: a file that has the name of the copy is whole and on stable storage. Until then it is called otherwise.
+//! What holds: a file that has the name of the copy is complete and on stable storage. Until then it has another name.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,11 +1,11 @@
-//! Folding the write-ahead log into the file, off the writer's path.
+//! Checkpoints: copies the write-ahead log into the database on a thread of its own.
 //!
-//! A thread sleeps until the writer says that the log has grown by enough; an idle server does not wake it. It copies
-//! while the writer goes on. A log is only begun anew once all of it has been copied, which a busy writer never lets
-//! happen: past twice the usual length the thread therefore holds the writer back for the last few pages.
+//! The thread sleeps until the writer reports that the log has grown by enough; an idle server does not wake it. It
+//! copies while the writer goes on. The log restarts only once all of it has been copied, which never happens under a
+//! busy writer: past twice the usual length the thread therefore blocks the writer for the last few pages.
 //!
 //! What holds: the log stays below a few times `checkpoint_pages`, unless the disk is full or a checkpoint fails; that
-//! is counted, tried again after the next stretch of growth, and costs nothing but length.
+//! is counted, retried after further growth, and only lets the log grow.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Checksums over what a row means, not only over its bytes.
+//! Checksums over the meaning of a row, not only over its bytes.
 //!
-//! The row's number and its small columns are part of the sum, so that a row that turns up in another's place, or a
-//! flag that flipped, is found as well as a damaged state. They guard against damage, not against an attacker.
+//! The row's number and its small columns are part of the sum, so that a row in another's place, or a flipped flag, is
+//! detected as well as a damaged state. They detect damage, not an attacker.
 
 use crc32fast::Hasher;
 use rusqlite::types::ValueRef;

@@ -1,4 +1,4 @@
-//! Logs that commits fail and that they succeed again, at most every few seconds.
+//! Logs that commits fail, and that they succeed again, at most once in a few seconds.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
-//! Whether the database and its log are still where they were opened.
+//! Checks that the database and its log were not removed or replaced.
 //!
-//! A file that was removed or replaced while it is open takes writes and syncs as before, and all of it is gone when the
-//! process ends. So it is looked for by its name after each transaction, before anything is acknowledged: two system
+//! A file that was removed or replaced while it is open accepts writes and syncs as before, and they are lost when the
+//! process ends. So its name is looked up after each transaction, before the commits are acknowledged: two system
 //! calls, beside a sync.
 
 use std::fs;

@@ -1,10 +1,10 @@
-//! Opening a data directory: one server at a time, the right file, in a state that keeps promises.
+//! Opens a data directory: one server at a time, the right file, with durable settings.
 //!
-//! The file is looked at before anything writes to it: a foreign, damaged or newer file is left exactly as it was.
-//! Checks are light (header, length, schema, the ends of the tables), so that opening takes milliseconds regardless of
-//! the size; single rows are checked against their checksums when they are read.
+//! The file is checked before anything writes to it: a foreign, damaged or newer file is not changed. Checks are light
+//! (header, length, schema, the ends of the tables), so that opening takes milliseconds regardless of the size; single
+//! rows are checked against their checksums when they are read.
 //!
-//! What holds: every refusal says what was found and what to do about it.
+//! What holds: every error says what was found and what to do about it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};

@@ -1,10 +1,10 @@
-//! The tables, and how a file of an older version gets them.
+//! The tables, and their migrations.
 //!
 //! Migrations are part of the binary and run in order, forward only; `user_version` counts those a file has had. A
 //! released migration is never edited: change the schema by adding one.
 //!
-//! Small columns stand before the blob, so that scans need not follow a long state into its overflow pages. The index
-//! of open runs holds row numbers only: one that also covered `wake_at` would be rewritten by nearly every commit.
+//! Small columns precede the blob, so that scans need not follow a long state into its overflow pages. The index of
+//! open runs holds row numbers only: one that also covered `wake_at` would be rewritten by nearly every commit.
 
 use rusqlite::{Connection, TransactionBehavior};
 

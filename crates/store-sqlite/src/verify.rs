@@ -1,8 +1,8 @@
-//! Reads all of a database and compares what its tables say of each other. Changes nothing.
+//! Reads all of a database and checks its tables against each other. Changes nothing.
 //!
-//! SQLite's own check finds damage of pages and of indexes. What it cannot know is looked at here: rows that do not match their
-//! checksum, histories that lack events which the state of their run counts, pointers that are missing or lead nowhere, lists
-//! and counts that contradict the runs.
+//! SQLite's own check finds damage of pages and of indexes. This module finds the rest: rows that do not match their
+//! checksum, histories that lack events which the state of their run counts, missing or dangling pointers, lists and
+//! counts that contradict the runs.
 
 use std::collections::BTreeSet;
 

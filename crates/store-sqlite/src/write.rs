@@ -1,11 +1,10 @@
 //! The one connection that writes.
 //!
-//! A group of commits is one transaction. It is first tried without looking back, since conflicts are rare: only if
-//! one turns up is everything rolled back and done again with a savepoint around each commit.
+//! A group of commits is one transaction. It is first tried without savepoints, since conflicts are rare: only if one
+//! turns up is everything rolled back and repeated with a savepoint around each commit.
 //!
 //! What holds: after `Conflict` or `Full` nothing was changed; after a failure whose outcome is unknown the connection
-//! is closed, what was remembered with it is forgotten, and the next write begins with a new one that knows only what
-//! the file says.
+//! and its caches are dropped, and the next write begins with a new one that reads the file.
 
 use std::path::PathBuf;
 use std::sync::Arc;

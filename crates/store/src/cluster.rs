@@ -1,9 +1,8 @@
-//! Several nodes on one storage: who is a member, who owns which shard, and what storage does for it.
+//! Membership of several nodes on one store: nodes, owners of shards, and the trait that the store implements for them.
 //!
-//! A shard is a range of buckets with one owner at a time. The map says who owns which; it lives in the database and
-//! changes only there. Where a shard *should* be, and where a queue has its home, follows from the members' names by
-//! rendezvous hashing: every node that knows the members comes to the same answer, and a node that comes or goes moves only
-//! its own part.
+//! A shard is a range of buckets with one owner at a time. The map of owners lives in the database and changes only
+//! there. The desired owner of a shard, and the home of a queue, follow from the members' names by rendezvous hashing:
+//! every node that knows the members comes to the same answer, and when a node comes or goes only its own part moves.
 
 use std::hash::Hasher;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The contract in types: what a commit carries, what a read gives back, and how each can fail.
+//! The types of the contract: the content of a commit, the results of reads, and their errors.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,11 +1,11 @@
 //! A store that fails on request.
 //!
-//! [`FaultStore`] wraps any [`Store`]; a [`FaultPlan`], shared with the test, says which call fails and how, and counts
-//! calls. The faults are those a real store shows: it failed before it did anything, it was full, it did everything or
-//! only some and the answer got lost, it could not be read.
+//! [`FaultStore`] wraps any [`Store`]; a [`FaultPlan`], shared with the test, selects the calls that fail and how, and
+//! counts calls. The faults are those of real stores: failed before any change, full, everything or only a part was
+//! done and the answer was lost, unreadable.
 //!
-//! What holds: without a plan the wrapper changes nothing; what a fault lets through is done by the wrapped store
-//! itself, so its own promises still hold.
+//! What holds: without a plan the wrapper changes nothing; calls that are let through are done by the wrapped store
+//! itself, so its own guarantees still hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

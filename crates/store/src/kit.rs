@@ -1,8 +1,8 @@
 //! The contract in tests: what every backend must pass, unchanged.
 //!
-//! A backend's own tests hand [`run_all`] a way to make empty stores; everything else is here. Each test says one
-//! sentence of the contract. The differential test compares the backend with [`crate::MemoryStore`] after every step
-//! of long random sequences; the fault tests inject every kind of failure at every position of a workload.
+//! A backend's own tests hand [`run_all`] a way to make empty stores; everything else is here. Each test covers one
+//! sentence of the contract. The differential test compares the backend with [`crate::MemoryStore`] after every step of
+//! long random sequences; the fault tests inject every kind of failure at every position of a workload.
 //!
 //! It is test code that lives outside `#[cfg(test)]` because other crates use it: it panics where a test would.
 //!

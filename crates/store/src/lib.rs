@@ -1,8 +1,8 @@
-//! What storage must do for a node: the [`Store`] contract.
+//! The storage of a node: the [`Store`] contract.
 //!
-//! Storage knows runs, their history batches, which run is current under a workflow id, messages on their way between
-//! runs (the outbox) and namespaces. It sees state and events as bytes and never looks inside. It does not know
-//! requests, timers or task queues: what must happen next is derived by the node from what is stored here.
+//! A store has runs, their history batches, the current run of each workflow id, messages on their way between runs
+//! (the outbox) and namespaces. State and events are bytes to it. It does not know requests, timers or task queues: the
+//! node derives pending work from stored data.
 //!
 //! What holds: [`Store::commit`] is the only way to change a run; once it answered `Ok` for a commit, everything in
 //! that commit survives the loss of the process and of power; a commit happens entirely or not at all; a commit built

@@ -1,10 +1,10 @@
-//! What every backend refuses before it touches anything: values that do not fit the numbers of the contract.
+//! Limits of all backends, checked before a write: ranges of the numbers in the contract.
 //!
 //! Backends pack a run's number and an event id or outbox sequence into one 64-bit integer, so a number out of range
-//! would silently name another run's row. The engine keeps its own, much lower limits; what is refused here is a
-//! mistake in the server, never a user's.
+//! would silently name another run's row. The engine keeps its own, much lower limits; a refusal here is a defect of
+//! the server.
 //!
-//! What holds: a commit that passed [`check_commit`] can be stored by every backend, as far as its numbers go.
+//! What holds: every backend can store the numbers of a commit that passed [`check_commit`].
 
 use crate::{Commit, CommitError, HistoryBatch, RunKey};
 

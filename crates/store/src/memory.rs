@@ -1,8 +1,8 @@
-//! The store in memory: the whole contract except that nothing survives the process.
+//! The store in memory: the whole contract except durability.
 //!
-//! It is the model that every other backend is compared with step by step, and it serves tests and throwaway servers.
-//! It is written to be obviously right, not fast: a commit is tried on the real maps while an undo list records what
-//! to put back.
+//! It is the model that every other backend is compared with step by step, and it serves tests and servers with
+//! `--in-memory`. It is written for clarity, not for speed: a commit is tried on the real maps while an undo list
+//! records the changes.
 //!
 //! What holds: commits of a group are tried in order, each sees those before it, and one that conflicts leaves no
 //! trace.

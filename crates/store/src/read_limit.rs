@@ -1,8 +1,8 @@
-//! How long a read may take: until its deadline, and while its caller waits for it.
+//! Limits of a read: its deadline, and that its caller still waits.
 //!
-//! A read that looks at many rows checks its [`ReadLimit`] as it goes and stops with the error that [`ReadLimit::check`]
-//! gives. How often is up to the backend; a few milliseconds between two checks are soon enough. A backend on another
-//! machine passes the deadline on and cancels the statement.
+//! A read of many rows checks its [`ReadLimit`] periodically and stops with the error of [`ReadLimit::check`]. A few
+//! milliseconds between two checks are short enough. A backend on another machine passes the deadline on and cancels
+//! the statement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
-//! Threads of a store in this process: what would block its callers is done here, and they get an answer to wait for.
+//! Threads of a store in this process: they do the blocking work of callers, who wait for the answer asynchronously.
 //!
-//! Threads are started as they are needed, up to a limit, and stay. Work begins in the order in which it came; it is done whether
-//! or not its caller still waits.
+//! Threads are started when they are needed, up to a limit, and stay. Work begins in the order of its arrival, and is
+//! done whether or not its caller still waits.
 //!
 //! What holds: what the work holds is dropped before its answer can be seen; after [`Threads::stop`] no work runs.
 

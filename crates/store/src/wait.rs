@@ -1,4 +1,4 @@
-//! Waiting for an answer on a thread of one's own: for tools, tests and the committer of an embedded store.
+//! Blocks a thread until a future has its answer: for tools, tests and the committer of an embedded store.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,8 +1,8 @@
-//! Codec servers, as Temporal's UI has them: payloads that only their owner can read are decoded by a service of the owner,
-//! which the browser asks. This server takes no part in it: it shows the endpoint to the page, allows the browser to reach it
-//! (content security policy), and adds what is encoded to what it shows.
+//! Codec servers, as in Temporal's UI: the browser asks a service of the user to decode payloads that the server cannot
+//! read. This server puts the endpoint into the page, allows the browser to reach it (content security policy), and
+//! adds the encoded payloads to the page.
 //!
-//! The endpoint is the operator's (`--ui-codec-endpoint`), or one that the reader set for this browser, in a cookie.
+//! The endpoint is the operator's (`--ui-codec-endpoint`), or one that the user set for this browser, in a cookie.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderValue, header};

@@ -1,4 +1,4 @@
-//! Any message of the protocol as JSON, for pages that show all of it, and words for what is in them.
+//! Any message of the protocol as JSON, for pages that show all of it, and texts for its values.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use prost::Message;

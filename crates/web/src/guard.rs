@@ -1,9 +1,9 @@
-//! What keeps other sites out.
+//! Protects the HTTP port from pages of other sites.
 //!
-//! A page of another site must not act here with the rights of its reader: requests that change something are
-//! refused if the browser says that they come from elsewhere (`Sec-Fetch-Site`, `Origin`). It must not read here under a
-//! name of its own that it points to this address (DNS rebinding) either: the `Host` must be an address, a loopback name, the
-//! name of this machine or one that the operator names. The answers forbid browsers to execute anything that this server did not send.
+//! A page of another site must not act here with the rights of the user: requests other than GET and HEAD are refused
+//! if the browser says that they come from another site (`Sec-Fetch-Site`, `Origin`). It must not read here under a
+//! host name that it points to this address (DNS rebinding) either: the `Host` must be an address, a loopback name, the
+//! name of this machine or one that the operator names. A content security policy allows only scripts of this server.
 
 use std::{net::IpAddr, sync::OnceLock};
 

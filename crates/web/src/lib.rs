@@ -1,12 +1,12 @@
-//! Web pages at `/` and below `/ui`: rendered by the server, with nothing loaded from elsewhere.
+//! Web pages at `/` and below `/ui`: rendered by the server, without resources of other servers.
 //!
-//! [`Web::answer`] is the one entry: a request's head and body in, a response out. The caller of it has authenticated the
-//! request. Pages get all data by calls through [`Service`], so that validation and routing among nodes hold here, too; only
-//! the figures of the server itself are read from the node.
+//! [`Web::answer`] is the one entry: a request's head and body in, a response out. The caller of it has authenticated
+//! the request. Pages get all data by calls through [`Service`], so that validation and routing among nodes apply here,
+//! too; only the metrics of the server are read from the node.
 //!
-//! A page is one function that returns [`Markup`]. Parts of it with an id and `data-live` are replaced in the browser when
-//! [`live`] reports that they changed. Actions are forms that are posted to the address of their page; [`guard`] refuses
-//! such requests from other sites. All texts are escaped by the template crate.
+//! A page is one function that returns [`Markup`]. Parts of it with an id and `data-live` are replaced in the browser
+//! when [`live`] reports that they changed. Actions are forms that are posted to the address of their page; [`guard`]
+//! refuses such requests from other sites. All texts are escaped by the template crate.
 
 // The protocol carries fields that its authors have replaced but that tools still show and send.
 #![allow(deprecated)]

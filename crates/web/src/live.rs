@@ -1,9 +1,9 @@
-//! Server-sent events: pages follow changes.
+//! Server-sent events: open pages follow changes.
 //!
-//! A page that is open asks for `/ui/live?page=…`. The server renders that page again once a second, if anything was
-//! committed since, and sends a small event when the result differs; the browser then fetches it. So there is no second way
-//! to render anything, and what is sent does not grow with what changed. A stream ends with its connection, which lives two
-//! minutes at most; browsers then ask again by themselves.
+//! An open page requests `/ui/live?page=…`. The server renders that page again once a second, if anything was committed
+//! since, and sends a small event when the result differs; the browser then fetches the page. So there is one way to
+//! render a page, and the size of an event does not depend on the change. A stream ends with its connection, which
+//! lives two minutes at most; browsers then reconnect.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

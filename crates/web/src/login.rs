@@ -1,4 +1,4 @@
-//! Logging in: a browser that has no certificate gives a key once and keeps it in a cookie that scripts cannot read.
+//! Login: a browser without a certificate sends a key once and keeps it in a cookie that scripts cannot read.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use maud::{Markup, html};

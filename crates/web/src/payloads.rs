@@ -1,4 +1,4 @@
-//! Payloads and failures, readable: JSON over several lines, other bytes as their number and first hexadecimal digits.
+//! Readable payloads and failures: JSON over several lines, other bytes as their number and first hexadecimal digits.
 
 use bytes::Bytes;
 use maud::{Markup, html};

@@ -1,4 +1,4 @@
-//! Task queues: who polls them, what waits, how fast it comes and goes.
+//! Task queues: pollers, waiting tasks, rates.
 
 use std::collections::BTreeSet;
 

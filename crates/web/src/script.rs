@@ -1,4 +1,4 @@
-//! One script: versions, source with the lines on which runs stand, and a run's variables.
+//! One script: versions, source with the lines at which runs wait, and a run's variables.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Workers: their leases, and what they hold.
+//! Workers: their leases and tasks.
 
 use maud::{Markup, html};
 use segno_proto::segno_worker::{DescribeWorkerRequest, ListWorkersRequest, Worker, WorkerState};

@@ -1,4 +1,4 @@
-//! One run: its head with status and actions, what it does now, its timeline, what went in and came out.
+//! One run: its head with status and actions, its current state, its timeline, its input and result.
 
 use maud::{Markup, html};
 use segno_proto::{

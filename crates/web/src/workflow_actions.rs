@@ -1,4 +1,4 @@
-//! What can be done to a run.
+//! Actions on a run.
 
 use maud::{Markup, html};
 use segno_proto::{

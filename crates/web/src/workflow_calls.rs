@@ -1,4 +1,4 @@
-//! Questions to a run: its stack, and queries.
+//! Calls to a run: its stack trace, and queries.
 
 use maud::html;
 

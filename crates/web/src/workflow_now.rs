@@ -1,4 +1,4 @@
-//! What a run does now, and why it waits.
+//! The current state of a run, and why it waits.
 
 use maud::{Markup, html};
 use segno_proto::{

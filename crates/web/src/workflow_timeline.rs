@@ -1,8 +1,8 @@
 //! The timeline, drawn as SVG.
 //!
-//! Spans of one kind and name share a row; those that overlap are put below each other. What would be narrower than a
-//! pixel is merged with its neighbour, and rows beyond a limit are only counted, so that the drawing of ten thousand events
-//! is not larger than a screen needs. Zooming is asking for a part of the time (`from`, `to`, in milliseconds since the
+//! Spans of one kind and name share a row; those that overlap are put below each other. Spans narrower than a pixel are
+//! merged with their neighbour, and rows beyond a limit are only counted, so that the drawing of ten thousand events is
+//! not larger than a screen needs. Zooming requests a part of the time (`from`, `to`, in milliseconds since the
 //! beginning): links do that without scripts.
 
 use std::{collections::BTreeMap, fmt::Write};

@@ -1,7 +1,7 @@
-//! Commands for workers: what the server tells them by the queue on which they take commands.
+//! Commands for workers, delivered by the queue that a worker polls for commands.
 //!
-//! Best effort, in memory, bounded: a command that no worker takes in time is dropped. Nothing depends on it, because a
-//! worker that works on something that is over is refused when it reports.
+//! Best effort, in memory, bounded: a command that no worker takes in time is dropped. Correctness does not depend on
+//! it: the report of a worker about an attempt that is over is refused.
 
 use std::{collections::VecDeque, sync::Mutex};
 

@@ -1,10 +1,11 @@
-//! Which connections lead to which workers, and what was lost with a connection.
+//! Which workers use which connections, and which polls were cut off when a connection broke.
 //!
-//! A worker is reached over the connections that its calls come on. All workers of a process share one queue for
-//! commands, so a poll of that queue stands for all of them.
+//! A worker is reached over the connections of its calls. All workers of a process share one queue for commands, so a
+//! poll of that queue stands for all of them.
 //!
-//! A connection that is gone says nothing about its workers: one without free slots makes no calls and comes back when it
-//! has something to report. But a poll that was cut off does, because a living worker makes it again at once.
+//! A broken connection alone does not show that its workers are gone: one without free slots makes no calls and
+//! reconnects when it has a result to report. But a poll that was cut off does, because a running worker repeats it at
+//! once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

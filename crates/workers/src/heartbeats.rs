@@ -1,8 +1,8 @@
-//! What workers report of themselves: kept in memory, bounded in number, size and age.
+//! Heartbeats of workers (RecordWorkerHeartbeat): kept in memory, bounded in number, size and age.
 //!
-//! A worker is there from its first heartbeat until it says that it has shut down, or is not heard of for a day. When
-//! there are too many, those that were silent longest go first. A restart forgets all of them; each is back with its
-//! next heartbeat.
+//! A worker is listed from its first heartbeat until it reports that it has shut down, or was silent for a day. When
+//! there are too many, those that were silent longest are removed first. A restart forgets all of them; each is back
+//! with its next heartbeat.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! What workers hold of runs, as it follows from transitions: no caller of the runs can forget to note it.
+//! Which worker has which tasks, derived from transitions, so that no caller of the runs can forget to note it.
 
 use segno_engine::{Run, lease::Hold, state::Activity};
 use segno_environment::clock::Clock;

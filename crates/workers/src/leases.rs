@@ -1,9 +1,8 @@
-//! The leases of all workers: who is alive until when, and who holds what. Memory only.
+//! The leases of all workers, in memory: until when each counts as alive, and its tasks.
 //!
-//! [`segno_engine::lease`] decides about one worker; here are all of them, ordered by the moment at which they are
-//! due. A sign of life costs a look-up and, if it moves that moment, an insertion: no store, no task, no timer of its
-//! own, and of a worker that is known no copy of its name. Workers that hold nothing and that no connection leads to are
-//! forgotten.
+//! [`segno_engine::lease`] decides about one worker; here are all of them, ordered by the time at which they are due. A
+//! sign of life costs a look-up and, if it moves that time, an insertion, without a store, a task or a timer. Workers
+//! without tasks and without connections are removed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

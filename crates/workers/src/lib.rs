@@ -1,7 +1,7 @@
-//! Workers: what they report, until when they count as alive, what they hold, and what becomes of it when they are gone.
+//! Workers: their heartbeats, leases and tasks, and the recovery of tasks of lost workers.
 //!
-//! [`Heartbeats`], [`Leases`], the commands and the list of workers that shut down are data without runs and without IO.
-//! [`Workers`] has all of them, and moves the work of lost workers.
+//! [`Heartbeats`], [`Leases`], the commands and the list of workers that shut down are data without runs and without
+//! IO. [`Workers`] has all of them, and moves the work of lost workers.
 
 mod commands;
 mod connections;

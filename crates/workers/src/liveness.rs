@@ -1,11 +1,12 @@
-//! Workers that die: noticing it, and giving their work to others.
+//! Detects lost workers, and hands their work to others.
 //!
-//! What a worker holds follows from the runs: every transition that hands work over or takes it away is noted
-//! ([`super::holds`]), so that no caller can forget to. When a lease ends, each run concerned is changed by a call of
-//! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
+//! The tasks of a worker follow from the runs: every transition that hands work over or takes it away is noted
+//! ([`super::holds`]). When a lease ends, each affected run is changed by a call of its own, repeated until it is
+//! stored. The loss itself is only in memory; its consequences are durable.
 //!
-//! However many workers are lost at the same time, others go on: leases end in slices of [`SLICE`](super::leases::SLICE), between which other tasks
-//! run, and [`MOVES_MAX`] runs of all lost workers together are changed at a time.
+//! Many workers may be lost at the same time without blocking others: leases end in slices of
+//! [`SLICE`](super::leases::SLICE), between which other tasks run, and [`MOVES_MAX`] runs of all lost workers together
+//! are changed at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
-//! What workers need of the other nodes: their commands may be for a queue whose home is elsewhere, and other nodes decide about the
-//! runs that a worker of this node holds something of.
+//! What workers need of other nodes: the queue of their commands may have its home there, and other nodes own runs
+//! whose tasks a worker of this node has.
 //!
-//! A node without others has no implementation of this port.
+//! A single node has no implementation of this port.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The filter language of lists of workers: conditions on the fields of a heartbeat, joined by AND and OR.
 //!
-//! As with Temporal, only what cannot be parsed is refused. A condition on a field that does not exist, or that does
-//! not suit its field, fits no worker.
+//! As in Temporal, only syntax errors are refused. A condition on an unknown field, or of the wrong type, matches no
+//! worker.
 
 use segno_proto::{Nanos, timestamp_nanos, worker::WorkerHeartbeat};
 

@@ -1,4 +1,5 @@
-//! Workers that shut down: their polls end, also those on their way, and what waits in their sticky queues goes to others.
+//! Workers that shut down: their polls end, also those that are still arriving, and other workers get the tasks of
+//! their sticky queues.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Why a command did not work, in plain words and with what to do about it.
+//! Errors of commands, each with a hint about what to do.
 
 use std::{error::Error, time::Duration};
 

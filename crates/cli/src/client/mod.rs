@@ -1,4 +1,5 @@
-//! A client of any server that speaks the protocol: where it is, how it is called, how it refuses.
+//! The client of all commands: its connection, its calls, its errors. It works with any server that speaks the
+//! protocol.
 
 mod error;
 mod history;

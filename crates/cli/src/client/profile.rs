@@ -1,7 +1,7 @@
-//! Profiles: where the server is and which namespace is meant, from a file.
+//! Profiles: the server's address, the namespace and other settings of a client, from a file.
 //!
-//! The file is Temporal's (`[profile.NAME]` with `address`, `namespace` and so on), in Segno's place or in Temporal's. What is
-//! not understood is refused, not ignored: a setting that has no effect would be found out too late.
+//! The file is Temporal's (`[profile.NAME]` with `address`, `namespace` and so on), at Segno's path or at Temporal's.
+//! Unknown keys are refused, not ignored: a setting without effect would be noticed too late.
 
 use std::path::{Path, PathBuf};
 

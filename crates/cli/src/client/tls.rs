@@ -1,4 +1,4 @@
-//! How commands connect: encrypted or not, and with which proof of who asks.
+//! How commands connect: with or without TLS, and with which credentials.
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The everyday commands: thin, over the same API that all other clients use. They work with any server that speaks the
-//! protocol. One command, one file.
+//! Client commands, one file each. They use the same API as all other clients and work with any server that speaks the
+//! protocol.
 
 pub mod activity;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! `--watch`: the same output again and again, until the user has seen enough.
+//! `--watch`: repeats the output of a command until the user stops it.
 
 use std::{
     io::{self, IsTerminal, Write},

@@ -1,8 +1,7 @@
-//! Any message as JSON, by its descriptor: names of fields and enums, times, spans, maps and bytes as protobuf's JSON has
-//! them. One walk over the wire form serves every command; nothing has to be written per message.
+//! Any message as JSON, by its descriptor, in protobuf's JSON form. One walk over the wire form serves every command.
 //!
-//! Fields that are absent on the wire are absent in the JSON, as Temporal's own command line does. Fields that a newer
-//! server sends and this binary does not know are left out.
+//! Fields that are absent on the wire are absent in the JSON, as in Temporal's own command line. Fields of a newer
+//! server that this binary does not know are left out.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,7 +1,7 @@
-//! A history event on one line: its number, time, type and the fields that matter.
+//! A history event on one line: its number, time, type and main fields.
 //!
-//! The fields come from the event's own description, so every event type is shown, also those of later versions. What
-//! only machines need is left out by name.
+//! The fields come from the event's descriptor, so every event type is shown, also those of later versions. Fields that
+//! are of no use to readers are left out by name.
 
 use segno_proto::events::HistoryEvent;
 

@@ -1,7 +1,7 @@
-//! What commands print: text for people, JSON for programs. One file per kind of thing.
+//! Output of commands: text, or JSON for programs. One file per kind of output.
 //!
-//! Text from outside (ids, payloads, messages) passes through [`plain`] on its way to a terminal, so that no
-//! workflow id can move the cursor.
+//! Text from outside (ids, payloads, messages) passes through [`plain`] on its way to a terminal, so that no workflow
+//! id can move the cursor.
 
 pub mod dynamic;
 pub mod event;

@@ -1,4 +1,4 @@
-//! Colours: only on a terminal, and never against the user's wish (`NO_COLOR`, `--color`).
+//! Colours: only on a terminal, and only if the user allows them (`NO_COLOR`, `--color`).
 
 use std::io::IsTerminal;
 

@@ -1,5 +1,5 @@
-//! Tables with aligned columns, printed page by page: columns grow when a later page needs it. On a terminal that is too
-//! narrow, columns that can be spared are left out; JSON always has everything.
+//! Tables with aligned columns, printed page by page: columns grow when a later page needs it. On a terminal that is
+//! too narrow, optional columns are left out; JSON always has all of them.
 
 use std::io::IsTerminal;
 

@@ -1,4 +1,4 @@
-//! Ask a running activity to stop; cancel one that no worker runs at once.
+//! Requests that a running activity stops; cancels one that no worker runs at once.
 
 use segno_proto::{
     command::RequestCancelActivityTaskCommandAttributes,

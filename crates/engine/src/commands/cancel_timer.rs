@@ -1,4 +1,4 @@
-//! Cancel a timer; one that has fired but was not seen yet never fired.
+//! Cancels a timer. If it has fired but the event is still buffered, the event is removed.
 
 use segno_proto::{
     command::CancelTimerCommandAttributes,

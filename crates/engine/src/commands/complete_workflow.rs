@@ -1,4 +1,4 @@
-//! The workflow is done; a scheduled one begins again later.
+//! Completes the workflow; a cron workflow gets a successor.
 
 use segno_proto::{
     command::CompleteWorkflowExecutionCommandAttributes,

@@ -1,4 +1,4 @@
-//! The workflow goes on in a new run with a fresh history.
+//! Closes the run and starts a successor with an empty history.
 
 use segno_proto::{
     command::ContinueAsNewWorkflowExecutionCommandAttributes,

@@ -1,4 +1,4 @@
-//! The workflow failed; it may be tried again, or begin again on schedule.
+//! Fails the workflow; a retry policy or cron may give it a successor.
 
 use segno_proto::{
     command::FailWorkflowExecutionCommandAttributes,

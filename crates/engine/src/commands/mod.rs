@@ -1,6 +1,6 @@
-//! What a worker may ask for: one file per command.
+//! Commands of workers, one file each.
 //!
-//! A command either becomes exactly one event (plus what follows from it) or refuses: the whole answer
+//! A command either becomes exactly one event, with its consequences, or refuses: the whole answer
 //! ([`CommandError::Call`]) or the workflow task ([`CommandError::Task`]).
 
 use segno_proto::{

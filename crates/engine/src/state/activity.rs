@@ -1,6 +1,4 @@
-//! A pending activity, as stored in the state of its run.
-//!
-//! A tag, once used, is never reused for something else.
+//! A pending activity, as stored in the state of its run. A tag, once used, is never reused for another field.
 
 use segno_proto::{
     Nanos,

@@ -1,7 +1,7 @@
-//! Updates of a run that are over: many, never changed again, found by their ids.
+//! Completed updates of a run, found by their ids.
 //!
-//! A run may have had thousands, and every call makes a new value of its run. So they are kept in chunks that all copies
-//! share, with the stored form of each beside it: neither copying nor storing a run looks at them one by one.
+//! A run may have thousands, and every call makes a new value of its run. So they are kept in chunks that all copies
+//! share, with the stored form of each beside it: copying or storing a run does not visit them one by one.
 
 use std::{collections::BTreeMap, sync::Arc};
 

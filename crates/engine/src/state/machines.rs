@@ -1,4 +1,4 @@
-//! Where each machine of a run stands, as its state says. The tables are in [`crate::machine`].
+//! The state of each state machine of a run. The tables are in [`crate::machine`].
 
 use segno_proto::{Nanos, enums::WorkflowExecutionStatus};
 

@@ -1,7 +1,7 @@
-//! What a run is: the part fixed at its start ([`RunInfo`]) and the part that changes ([`RunState`]).
+//! A run: the part fixed at its start ([`RunInfo`]) and the part that changes ([`RunState`]).
 //!
 //! Both are protobuf messages written by hand, because they are stored as such: a tag, once used, is never reused for
-//! something else. Nothing here decides anything; the machines in the neighbouring modules do.
+//! another field. There is no logic here; it is in the state machines of the neighbouring modules.
 
 pub mod activity;
 pub mod finished_updates;

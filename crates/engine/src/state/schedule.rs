@@ -1,4 +1,4 @@
-//! What a schedule is, as stored in the state of its run. A tag, once used, is never reused for something else.
+//! A schedule, as stored in the state of its run. A tag, once used, is never reused for another field.
 
 use segno_proto::{
     Nanos,

@@ -1,5 +1,5 @@
-//! What a standalone activity is besides its activity, as stored in the state of its run. A tag, once used, is never
-//! reused for something else.
+//! A standalone activity without the activity itself, as stored in the state of its run. A tag, once used, is never
+//! reused for another field.
 
 use segno_proto::{
     Nanos,

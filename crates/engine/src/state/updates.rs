@@ -1,4 +1,4 @@
-//! Updates of a run that are not in its history yet, and how the last ones ended. This part of a run is not stored.
+//! Updates of a run that are not in its history yet, and outcomes of the last ones. This part of a run is not stored.
 
 use std::{collections::VecDeque, sync::Arc};
 

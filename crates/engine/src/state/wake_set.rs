@@ -1,7 +1,7 @@
-//! Which events make a turn of a script necessary.
+//! The wake set: which events make a turn of a script necessary.
 //!
-//! Every event that becomes history passes [`note`]. A workflow task of a script is scheduled only if one of them is in its
-//! wake set.
+//! Every event that becomes history passes [`note`]. A workflow task of a script is scheduled only if one of them is in
+//! its wake set.
 
 use segno_proto::events::{HistoryEvent, history_event::Attributes};
 

@@ -1,6 +1,7 @@
-//! What one call makes of a run: [`Applied`], with a [`Transition`] for storage and for the node.
+//! The changes that one call makes to a run: [`Applied`], with a [`Transition`] for storage and for the node.
 //!
-//! [`draft`] is the workspace in which a transition comes about, [`steps`] holds it to the tables of [`crate::machine`].
+//! [`draft`] is the workspace in which a transition is made, [`steps`] checks it against the tables of
+//! [`crate::machine`].
 
 pub mod draft;
 pub mod steps;

@@ -1,8 +1,8 @@
-//! Binds what transitions do to the tables of [`crate::machine`].
+//! Checks the steps of transitions against the tables of [`crate::machine`].
 //!
-//! Every change of a machine is made inside [`Draft::step`]. A step that the table does not have is a defect of the engine:
-//! nothing is changed, and the transition is refused as a whole (`Transition::illegal`). Builds with assertions stop
-//! there, and compare the state after each step with the one that the table names.
+//! Every change of a state machine is made inside [`Draft::step`]. A step that is not in the table is a defect of the
+//! engine: nothing is changed, and the whole transition is refused (`Transition::illegal`). Builds with assertions stop
+//! there, and compare the state after each step with the one in the table.
 
 use std::fmt::Debug;
 

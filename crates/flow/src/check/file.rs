@@ -1,4 +1,4 @@
-//! Files: constants, functions, the workflow, tests, and what is known only at the end.
+//! Files: constants, functions, the workflow, tests, and checks that need the whole file.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

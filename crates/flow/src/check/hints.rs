@@ -1,4 +1,4 @@
-//! What to write instead: words of other languages, and names that are written almost so.
+//! Hints in diagnostics: words of other languages, and similar names.
 
 use super::Checker;
 use super::scope::Binding;

@@ -1,4 +1,5 @@
-//! Literal arguments and options: what would be an ArgumentError when running is reported before (F0208, F0222).
+//! Literal arguments and options: errors that would be an ArgumentError at run time are reported by the checker (F0208,
+//! F0222).
 
 use super::Checker;
 use super::hints::{did_you_mean, foreign_option, similar};

@@ -1,9 +1,9 @@
 //! The checker: resolves names, reports every error that can be known before running, and lowers the syntax tree to
 //! [`hir`].
 //!
-//! Each function of the tree is walked once, statement by statement, while its `hir` is built. What can only be known
-//! after all functions were seen (effects of called functions, names that are never read) is decided at the end.
-//! Something wrong is reported once: where an error was found, a harmless `hir` takes its place.
+//! Each function of the tree is walked once, statement by statement, while its `hir` is built. Checks that need all
+//! functions (effects of called functions, names that are never read) come at the end. An error is reported once: a
+//! harmless `hir` replaces the faulty part.
 
 mod call;
 mod effects;

@@ -1,5 +1,6 @@
-//! Which variables of others each function uses: its captures. A function also captures what the functions need that it
-//! calls or passes on, because the closure of a callee is made from the frame of its caller.
+//! The captures of each function: variables of other functions that it uses. A function also captures the variables
+//! that the functions need which it calls or passes on, because the closure of a callee is made from the frame of its
+//! caller.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What each instruction does to the height of the operand stack.
+//! The effect of each instruction on the height of the operand stack.
 
 use super::code::Op;
 use super::{Compiler, index};

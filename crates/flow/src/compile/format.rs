@@ -1,7 +1,8 @@
-//! Code as bytes: stored with the version of a script, read once and cached. The format number comes first.
+//! The stored form of compiled code: stored with the version of a script, read once and cached. The format number comes
+//! first.
 //!
-//! Reading checks that every number in an instruction refers to something, so that executing code that was read cannot
-//! meet what is not there.
+//! Reading checks that every number in an instruction refers to an existing entry, so executing such code cannot fail
+//! on one.
 
 use std::sync::Arc;
 

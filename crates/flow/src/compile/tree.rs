@@ -1,8 +1,8 @@
 //! Constants of a file as trees that threads can share.
 //!
-//! A constant that refers to another one shares its value: while it is computed, in compiled code, in stored code, and in
-//! the values that a turn makes of it. So the memory of constants is what the source writes down and not what it refers
-//! to, and counts against [`CODE_BYTES_MAX`] with shared parts counted once.
+//! A constant that refers to another one shares its value: while it is computed, in compiled code, in stored code, and
+//! in the values that a turn makes of it. So the memory of constants is proportional to their source text; it counts
+//! against [`CODE_BYTES_MAX`] with shared parts counted once.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;

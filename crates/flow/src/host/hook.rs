@@ -1,6 +1,6 @@
-//! How the machine talks to the test host while it executes a test program.
+//! The interface between the interpreter and the test host while a test program is executed.
 //!
-//! A test program is an ordinary run whose body is the test. Three things are added to the machine for it:
+//! A test program is an ordinary run whose body is the test. Three things are added to the interpreter for it:
 //!
 //! - A function of the library that only test files have is a call of [`TestHost::call`].
 //! - [`Answer::Promise`] makes a promise with that id, without a command. An event

@@ -1,9 +1,9 @@
-//! The test host: runs `*_test.flow` files without a server, in the same machine, with a clock that jumps whenever
+//! The test host: runs `*_test.flow` files without a server, in the same interpreter, with a clock that jumps whenever
 //! everything waits.
 //!
-//! A test is async code; it runs in the machine as the body of a run of its own ([`hook`]). What it starts, signals and
-//! mocks is in a [`world`], which stands in for the server. After a test, the runs it made are executed again with their
-//! events grouped otherwise ([`verify`]): a difference is a defect of Segno and is reported as such.
+//! A test is async code; it is executed as the body of a run of its own ([`hook`]). The runs, signals and mocks of a
+//! test are in a [`world`], which replaces the server. After a test, the runs it made are executed again with their
+//! events grouped differently ([`verify`]): a difference is a defect of Segno and is reported as such.
 
 pub(crate) mod hook;
 mod prepare;

@@ -1,5 +1,5 @@
-//! Checks of what must hold for every run: how events are grouped into turns does not matter, nor whether the state is
-//! saved in between, and the wake set loses nothing. A difference is a defect of Segno, never of a script.
+//! Checks invariants of every run: the outcome does not depend on how events are grouped into turns, nor on whether the
+//! state is saved in between, and the wake set loses no event. A violation is a defect of Segno, never of a script.
 
 use crate::Code;
 use crate::interface::{Command, Event, EventKind, Limits, LogLine, TurnResult, Unpaced};

@@ -1,4 +1,4 @@
-//! Cancellation: of the run (section 5.1 of the reference) and of single promises (5.2).
+//! Cancellation of the run and of single promises.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Events: what each does to promises and code, and how a turn ends.
+//! Events: their effects on promises and code, and the end of a turn.
 
 use std::rc::Rc;
 use std::sync::Arc;

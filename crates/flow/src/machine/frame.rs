@@ -1,4 +1,4 @@
-//! Frames: where a piece of code stands, and its values.
+//! Frames: the position of a piece of code, and its values.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Looking into a run: what its code waits for, its variables, what is pending (section 8.3 of the reference).
+//! Describes the state of a run: what its code waits for, variables, pending promises.
 
 use std::collections::HashSet;
 

@@ -1,5 +1,5 @@
-//! The machine: executes turns of compiled scripts. One turn takes events in the order of history, each as if it had come
-//! alone: the event ends promises, then all code that can go on does, then conditions are looked at.
+//! The interpreter: executes turns of compiled scripts. A turn takes events one at a time, in the order of history: an
+//! event ends promises, then all code that can go on runs, then conditions are evaluated.
 
 mod build;
 pub(crate) mod bytes;

@@ -1,8 +1,8 @@
 //! Promises: the table of a run, how they end, and what happens when no code can reach them.
 //!
 //! The table holds no reference of its own. Values of scripts, items of combinations and code that waits hold
-//! [`PromiseRef`]s; when the last one disappears its number is noted ([`Machine::released`]) and dealt with before the
-//! next effect.
+//! [`PromiseRef`]s; when the last one is dropped, its number is added to [`Machine::released`], which is processed
+//! before the next effect.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;

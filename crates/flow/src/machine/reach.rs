@@ -1,8 +1,8 @@
-//! Conditions that keep themselves alive.
+//! Cycles of references through conditions.
 //!
-//! References are counted, which finds everything unreachable except cycles. Only a condition can be part of one:
-//! its function uses a variable that holds the promise of the condition, or a combination with it. Such cycles are looked
-//! for when everything waits, and only if a pending condition uses a variable with a promise in it.
+//! References are counted, which finds everything unreachable except cycles. Only a condition can be part of one: its
+//! function uses a variable that holds the promise of the condition, or a combination with it. The search for such
+//! cycles runs when everything waits, and only if a pending condition uses a variable with a promise in it.
 
 use std::collections::BTreeSet;
 

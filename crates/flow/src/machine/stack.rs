@@ -1,5 +1,4 @@
-//! Texts that say where code stands: `at f (file:line:column)`, innermost first; code that awaits it after a line
-//! `awaited by`.
+//! Stack traces: `at f (file:line:column)`, innermost first; after a line `awaited by` the code that awaits it.
 
 use crate::value::Value;
 

@@ -1,5 +1,5 @@
-//! What the machine has for test programs, see [`crate::host::hook`]: functions that only test files have, promises that
-//! the host ends, and mocks. A test program is kept in memory as long as its test goes on; it has no stored state.
+//! Support of test programs, see [`crate::host::hook`]: functions that only test files have, promises that the host
+//! ends, and mocks. A test program is kept in memory as long as its test goes on; it has no stored state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! States that were changed on purpose, with a right checksum: they are refused, or executed without a panic.
+//! Damaged states with a correct checksum are refused, or executed without a panic.
 
 use crate::interface::{Event, EventKind, Limits, Pace, Payload, Start, TurnError, Unpaced};
 use crate::{Code, check, compile, inspect, query, stack, turn};

@@ -1,4 +1,4 @@
-//! `Workflow.*`: children, messages to other workflows, what a run knows and says about itself.
+//! `Workflow.*`: children, messages to other workflows, information about the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

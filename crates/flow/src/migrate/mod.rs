@@ -1,8 +1,8 @@
-//! Moving a run to another version of its script (section 7.4 of the reference).
+//! Moves a run to another version of its script.
 //!
-//! A frame that waits has its place in the new version if the same function has exactly one statement with the same text
-//! in the same chain of enclosing statements. Text is compared after formatting and without comments, so neither layout
-//! nor the rest of the file matters.
+//! A frame that waits has its place in the new version if the same function has exactly one statement with the same
+//! text in the same chain of enclosing statements. Text is compared after formatting and without comments, so neither
+//! layout nor the rest of the file matters.
 
 pub(crate) mod outline;
 

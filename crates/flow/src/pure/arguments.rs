@@ -1,4 +1,4 @@
-//! Checks of arguments. What is wrong with one is an `ArgumentError` that begins with the name of the function.
+//! Checks of arguments. Errors are `ArgumentError`s that begin with the name of the function.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which function of the library is where.
+//! Dispatches calls of library functions to their modules.
 
 use std::sync::Arc;
 

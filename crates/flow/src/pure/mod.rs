@@ -1,9 +1,9 @@
-//! The part of the language and its library that needs neither the run nor a callback: numbers, texts, lists, objects,
-//! times, JSON, payloads, and error objects.
+//! The part of the language and its library that needs neither the run nor a callback: numbers, strings, lists,
+//! objects, times, JSON, payloads, and error objects.
 //!
-//! Everything here is a function of its arguments. What takes longer for longer values says so to [`Cost`], which the
-//! machine counts against the step limit. What could give a large value from small ones refuses to
-//! ([`VALUE_BYTES_MAX`]) before it allocates.
+//! Everything here is a function of its arguments. Operations whose time depends on the size of values report it to
+//! [`Cost`], which the interpreter counts against the step limit. Operations that could make a large value from small
+//! ones check [`VALUE_BYTES_MAX`] before they allocate.
 
 pub mod access;
 mod arguments;

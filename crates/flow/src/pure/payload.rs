@@ -1,4 +1,4 @@
-//! Payloads: values on their way in and out, and functions of `Payload`.
+//! Conversion of payloads to values and back, and functions of `Payload`.
 
 use std::sync::Arc;
 

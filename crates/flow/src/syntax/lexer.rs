@@ -1,4 +1,4 @@
-//! From source text to tokens. Never fails: what is no token becomes [`TokenKind::Bad`] with its diagnostic.
+//! The lexer. It never fails: invalid text becomes [`TokenKind::Bad`] with its diagnostic.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The text of scripts: tokens, syntax tree, parser and formatter. Nothing here knows what a name means; `check` does.
+//! The text of scripts: tokens, syntax tree, parser and formatter. Names are resolved later, in `check`.
 
 mod format;
 mod lexer;

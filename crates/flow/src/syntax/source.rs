@@ -1,4 +1,4 @@
-//! From bytes to source text.
+//! Decodes the bytes of a source file.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The syntax tree: what was written, not yet what it means. Parentheses are kept for the formatter.
+//! The syntax tree, before names are resolved. Parentheses are kept for the formatter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

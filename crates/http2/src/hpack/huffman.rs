@@ -1,10 +1,11 @@
 //! The Huffman code of header text (RFC 7541, section 5.2 and appendix B).
 //!
 //! The code is canonical: codes of one length are consecutive numbers in the order of their symbols, and continue where
-//! the next shorter ones ended. So the symbols by length are all of it, and the tables are derived at compile time.
+//! the next shorter ones ended. So a list of the symbols by length defines the code, and the tables are derived at
+//! compile time.
 //!
-//! Names and values are mostly made of symbols with at most 8 bits; these are found by one look at the next 8 bits.
-//! Others are found by comparing with where the codes of each length end.
+//! Most symbols of names and values have at most 8 bits; these are found by one table look-up with the next 8 bits.
+//! Others are found by comparing with the end of the codes of each length.
 
 use super::HpackError;
 

@@ -1,7 +1,6 @@
 //! Carries out a job: page after page of executions, a few steps at a time.
 //!
-//! Others go first: a job has few steps under way, so that calls from outside never wait for more than those few, and
-//! it waits for a page to be done before it writes how far it has come.
+//! A job has few steps under way, so that it does not delay calls of clients. It stores its progress after each page.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Jobs and how far they have come.
+//! Jobs and their progress.
 
 use std::{
     collections::BTreeMap,

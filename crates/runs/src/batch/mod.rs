@@ -1,11 +1,11 @@
 //! Batch operations: jobs that do the same to many executions.
 //!
-//! A job is two documents: what it is to do, as the edge understands it, written once, and how far it has come, written
-//! after each page of executions. A restart goes on after the last page that was written. The steps of the page that was
-//! under way are repeated; each has the same request id as before, so that what was done already is recognised.
+//! A job is two documents: its request, written once, and its progress, written after each page of executions. A
+//! restart goes on after the last page that was written. The steps of an unfinished page are repeated; each has the
+//! same request id as before, so that completed steps are recognised.
 //!
-//! What a step does is the edge's business ([`BatchSteps`]): it is one of Temporal's calls. Memory has the progress of all
-//! jobs, which are few, until the retention of their namespace has passed.
+//! The edge defines what a step does ([`BatchSteps`]): it is one of Temporal's calls. The progress of all jobs is in
+//! memory until the retention of their namespace has passed.
 
 mod calls;
 mod drive;

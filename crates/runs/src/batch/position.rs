@@ -1,4 +1,4 @@
-//! Where a list goes on, as it is stored.
+//! The stored position in a list.
 
 use segno_store::{
     RunKey,

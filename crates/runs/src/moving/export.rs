@@ -1,4 +1,4 @@
-//! Writing everything that is stored.
+//! Writes an export.
 
 use std::{hash::Hasher, io::Write};
 

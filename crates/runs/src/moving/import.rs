@@ -1,4 +1,4 @@
-//! Filling an empty store from an export.
+//! Fills an empty store from an export.
 
 use std::{hash::Hasher, io::Read};
 

@@ -1,10 +1,11 @@
-//! Moving everything from one store to another: an export is a file with all that is stored, an import fills an empty store.
+//! Export and import: an export is a file with all stored data, an import fills an empty store from it.
 //!
-//! Run keys, run ids and the keys of tokens are kept, so that open tasks, tokens and page tokens stay valid. Searchable facts
-//! are not part of the file; they are derived again. Versions of runs begin anew: they count commits within one store.
+//! Run keys, run ids and the keys of tokens are kept, so that open tasks, tokens and page tokens stay valid. Searchable
+//! facts are not part of the file; they are derived again. Versions of runs begin anew: they count commits within one
+//! store.
 //!
-//! The file is a line that names its format, then records: a kind, a length, a message, its checksum. The last one has the
-//! counts and the digest of everything before it; a file without it is not whole.
+//! The file is a line that names its format, then records: a kind, a length, a message, its checksum. The last one has
+//! the counts and the digest of everything before it; a file without it is incomplete.
 
 mod export;
 mod import;

@@ -1,7 +1,7 @@
-//! Deleting a namespace: it is renamed at once, its runs go one by one in the background, its record last.
+//! Deletes a namespace: it is renamed at once, its runs are deleted one by one in the background, its record last.
 //!
-//! What holds: the deletion is part of what is stored of the namespace, so a restart goes on with it. No call waits for
-//! it, and it writes a few runs at a time.
+//! What holds: the deletion is stored with the namespace, so a restart continues it. No call waits for it, and it
+//! deletes a few runs at a time.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Finding and changing namespaces.
 //!
 //! What holds: a change is stored before any call sees it; changes come one after the other; names are unique; a key is
-//! never used again, also after its namespace is gone.
+//! never used again, even after its namespace was deleted.
 
 use std::{
     collections::BTreeMap,

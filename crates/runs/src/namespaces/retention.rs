@@ -1,8 +1,8 @@
-//! Closed runs go when their namespace's retention is over.
+//! Deletes closed runs when their namespace's retention is over.
 //!
-//! A run that closes now is due no earlier than one retention from now. So it is enough to look when the oldest closed
-//! run is due, or one retention from now if there is none, or when a retention changed: nothing is told of closing runs,
-//! and an idle node sleeps. Storage knows when runs closed, so a restart needs nothing more than to look.
+//! A run that closes now is due no earlier than one retention from now. So the loop sleeps until the oldest closed run
+//! is due, or for one retention if there is none, or until a retention changes: closing runs do not notify it, and an
+//! idle node sleeps. Close times are in storage, so a restart needs no other state.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Attempts to deliver messages, and messages on their way to their first one.
+//! Attempts to deliver messages, and messages that wait for their first one.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What each kind of message between runs does when it arrives, and what its sender is told.
+//! Delivers each kind of message between runs, and reports the outcome to its sender.
 
 use std::sync::Arc;
 

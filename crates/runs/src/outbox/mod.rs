@@ -1,10 +1,10 @@
-//! Messages between runs on their way: at least once, recognised by the receiver, tried again until they arrive.
+//! Delivery of messages between runs: at least once, repeated until acknowledged, recognised by the receiver.
 //!
-//! Every message is a row in storage until it has arrived, so memory may forget it and read it again. What waits in memory
-//! ([`queue`]) is bounded. A message that cannot be delivered yet waits for its next attempt and takes nothing from the
-//! others: only an attempt counts towards the limit ([`attempts`]). Namespaces of senders take turns, and while several
-//! namespaces are at work each has a few attempts at a time: a run that starts thousands of others does not hold up their
-//! messages or their calls. [`deliver`] says what each kind of message does.
+//! Every message is a row in storage until it was delivered, so memory may drop it and read it again. Waiting messages
+//! in memory ([`queue`]) are bounded. A message that cannot be delivered yet waits for its next attempt and does not
+//! delay others: only attempts count towards the limit ([`attempts`]). Namespaces of senders are served round-robin,
+//! and while several namespaces send, each has a few attempts at a time: a run that starts thousands of others does not
+//! delay their messages or their calls. [`deliver`] has the kinds of messages.
 
 mod attempts;
 mod deliver;

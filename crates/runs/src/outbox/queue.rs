@@ -1,4 +1,4 @@
-//! Messages in memory that have not arrived: which is attempted next.
+//! Undelivered messages in memory: which one is attempted next.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What follows from transitions outside of the runs: tasks for workers, and a record of what workers hold.
+//! Effects of transitions outside of the runs: tasks for workers, and which worker has which task.
 
 use std::sync::{Arc, OnceLock, Weak};
 

@@ -1,4 +1,4 @@
-//! What the runs need of the parts above them: a trait for each, which the part implements.
+//! What the runs need of the crates above them: a trait (*port*) for each, which that crate implements.
 
 mod effects;
 pub mod owner;

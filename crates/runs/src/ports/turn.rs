@@ -1,8 +1,8 @@
 //! What the runs need of scripts. A turn is one execution of a script's code.
 //!
-//! The runs hold the implementation, which in turn is handed the runs with each call: it holds no reference to them, so that a
-//! node that stopped is freed. Whether a run has a turn to take is known to the engine, so that a run without a script costs
-//! nothing here but the lookup of its name when it starts.
+//! The runs hold the implementation, which gets the runs with each call: it holds no reference to them, so that a
+//! stopped node is freed. The engine knows whether a run needs a turn, so a run without a script costs only the lookup
+//! of its name when it starts.
 
 use std::{pin::Pin, sync::Arc};
 

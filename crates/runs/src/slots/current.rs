@@ -1,4 +1,4 @@
-//! What a slot has of a workflow: its current run, and what belongs to it.
+//! The content of a slot: the current run of a workflow, and data that belongs to it.
 
 use std::{collections::VecDeque, sync::Arc};
 

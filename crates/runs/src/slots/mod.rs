@@ -1,9 +1,9 @@
-//! The run cache: one slot per workflow id, holding its current run and the lock that makes writers take turns.
+//! The run cache: one slot per workflow id, with its current run and the lock that serialises writers.
 //!
 //! Bounded by bytes. Over the limit, each change examines a few slots in the order of the CLOCK algorithm, an
-//! approximation of *least recently used* at constant cost: a slot that was used since it was last examined stays. A slot
-//! that knows more than storage (a started workflow task whose start is in the tail) is *pinned*: it gives up only what
-//! can be read again. A slot that a call waits on gives up its run and stays as the place to wait at.
+//! approximation of *least recently used* at constant cost: a slot that was used since it was last examined stays. A
+//! slot with unstored data (a started workflow task whose start is in the tail) is *pinned*: only its readable-again
+//! parts are evicted. A slot with waiting calls gives up its run and stays as their queue.
 
 mod current;
 mod waiting;

@@ -1,4 +1,4 @@
-//! One thing done to many workflows.
+//! Batch operations on many workflows.
 
 use segno_proto::{
     batch::{BatchOperationCancellation, BatchOperationDeletion, BatchOperationSignal, BatchOperationTermination},

@@ -1,4 +1,4 @@
-//! How a client connects.
+//! Options of a client's connection.
 
 use std::{sync::Arc, time::Duration};
 

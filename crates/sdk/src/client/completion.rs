@@ -1,4 +1,4 @@
-//! Tasks that are finished from outside: by a program that was given their token, or that knows their ids.
+//! Completes tasks by token or by ids, from any program.
 
 use bytes::Bytes;
 use segno_proto::workflowservice::{

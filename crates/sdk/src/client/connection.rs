@@ -1,4 +1,4 @@
-//! The services of a server: time limits of calls, and what is tried again.
+//! The services of a server: deadlines and retries of calls.
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! What is known about a workflow.
+//! Descriptions of workflows.
 
 use std::{
     collections::BTreeMap,

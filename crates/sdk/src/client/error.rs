@@ -1,4 +1,4 @@
-//! What a call of the client can end with.
+//! Errors of calls.
 
 use prost::Message;
 use segno_proto::{errordetails, google};

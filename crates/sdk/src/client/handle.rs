@@ -1,4 +1,4 @@
-//! One workflow, from outside.
+//! [`Handle`]: calls to one workflow.
 
 use std::{fmt, marker::PhantomData};
 

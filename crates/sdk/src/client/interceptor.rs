@@ -1,4 +1,4 @@
-//! Code around the calls of a client: for logs, metrics, context that travels along.
+//! Interceptors around the calls of a client: for logs, metrics, context propagation.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,5 +1,4 @@
-//! Notices connections that are dead without having been closed: when nothing was read for a while, the server is asked
-//! for a sign of life.
+//! Detects connections that are dead without having been closed: sends a PING when nothing was read for a while.
 
 use std::{
     future::poll_fn,

@@ -1,4 +1,4 @@
-//! Lists that a server gives a page at a time.
+//! Reads lists page by page.
 
 use std::collections::VecDeque;
 

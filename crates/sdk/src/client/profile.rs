@@ -1,6 +1,6 @@
 //! Settings of a client in Temporal's configuration file, `temporal.toml`: the feature `envconfig`.
 //!
-//! A profile is read as the environment variables that say the same, so that both have one meaning and the environment can
+//! A profile is read as the equivalent environment variables, so that both have one meaning and the environment can
 //! override the file.
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! How a workflow is started.
+//! Options of a start.
 
 use std::time::Duration;
 

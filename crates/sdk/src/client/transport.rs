@@ -1,7 +1,7 @@
-//! The transport of calls: gRPC over one HTTP/2 connection, which is made again when it was lost.
+//! The transport of calls: gRPC over one HTTP/2 connection, which is re-established when it was lost.
 //!
-//! Straight on `h2`, without a queue of requests and without a task for each of them: a call writes its frames into the
-//! connection and waits for its stream alone. That is a good part of what a call costs; docs/internals/decisions/036 has figures.
+//! It uses `h2` directly, without a queue of requests and without a task for each of them: a call writes its frames
+//! into the connection and waits only for its stream. docs/internals/decisions/036 has the figures.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! A server of `h2` that answers as a test wants.
+//! Tests of the transport against a scripted server of `h2`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

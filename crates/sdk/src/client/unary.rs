@@ -1,5 +1,5 @@
-//! The calls that workers make all the time, straight on the [`Transport`]: the request is encoded once, however many
-//! attempts it takes to send it, and the future of such a call is small. The others go through the generated clients.
+//! The frequent calls of workers, directly on the [`Transport`]: the request is encoded once for all attempts to send
+//! it, and the future of such a call is small. Other calls use the generated clients.
 
 use std::{future::poll_fn, marker::PhantomData, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Updates: sending them, and waiting for what comes of them.
+//! Updates: sends them, and waits for a stage.
 
 use std::marker::PhantomData;
 

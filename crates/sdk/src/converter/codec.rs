@@ -1,4 +1,4 @@
-//! What payloads pass before they are sent and after they come: encryption, compression.
+//! Codecs: encrypt or compress payloads before they are sent, and the reverse when they are received.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Other forms of values on the wire than JSON, and of failures than the SDK's own.
+//! Converters between JSON and other encodings of values and failures.
 //!
-//! Workflows, tasks and clients work with JSON inside; a [`DataConverter`] stands where payloads leave and enter the
-//! process, in front of the codecs. So it reaches the client, its workers, memos, heartbeats and markers alike, and replay
-//! does not depend on it.
+//! Workflows, tasks and clients use JSON internally; a [`DataConverter`] converts payloads where they leave and enter
+//! the process, in front of the codecs. So it applies to the client, its workers, memos, heartbeats and markers alike,
+//! and replay does not depend on it.
 
 use segno_proto::{common::Payload, failure::Failure};
 use serde_json::Value;

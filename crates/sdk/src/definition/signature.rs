@@ -1,4 +1,4 @@
-//! What a task or a workflow is for its callers: its name, what goes in and what comes out.
+//! The signature of a task or a workflow for its callers: name, input and output.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Error`]: what bodies of workflows and tasks return. `?` makes it of anything that is an error.
+//! [`Error`]: what bodies of workflows and tasks return. `?` converts any error into it.
 
 use std::{error::Error as StdError, fmt};
 

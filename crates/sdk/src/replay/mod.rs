@@ -1,4 +1,4 @@
-//! Replays recorded histories against today's code: would it do again what it did? Synchronous, without a server.
+//! Replays recorded histories with the current code and reports differences. Synchronous, without a server.
 //!
 //! ```no_run
 //! # use segno_sdk::{prelude::*, replay::{History, Replayer}};

@@ -1,4 +1,4 @@
-//! The protocol's own descriptors, for what does not know the message at compile time: JSON, codecs.
+//! The protocol's descriptors, for code that handles any message: JSON, codecs.
 
 pub(crate) mod json;
 pub(crate) mod payloads;

@@ -1,4 +1,4 @@
-//! Every payload in a message, wherever it stands: for codecs that encrypt or compress them.
+//! Visits every payload in a message: for codecs that encrypt or compress them.
 
 use bytes::Bytes;
 use prost::{

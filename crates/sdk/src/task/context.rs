@@ -1,4 +1,4 @@
-//! What a task can ask and say while it runs.
+//! The context of a running task: heartbeats, cancellation, information.
 
 use std::sync::{
     Arc,

@@ -1,6 +1,7 @@
-//! Heartbeats of tasks, throttled: the first is sent at once, of those that follow within an interval only the last one.
+//! Heartbeats of tasks, throttled: the first is sent at once, of those that follow within an interval only the last
+//! one.
 //!
-//! What was not sent when the attempt ends goes along with its answer, so that the next attempt begins where this one was.
+//! Details that are unsent when the attempt ends are sent with its answer, so that the next attempt gets them.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -1,4 +1,4 @@
-//! Heartbeats against a server that only remembers, with a clock that jumps.
+//! Tests of heartbeats with a recording server and a virtual clock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! What a task knows about its own attempt.
+//! Information about the current attempt of a task.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Executing tasks: what a task can ask and say while it runs, and which tasks a worker knows.
+//! Tasks: their context, and the registry that executes them.
 
 mod cancel;
 mod context;

@@ -1,4 +1,4 @@
-//! Which tasks a worker knows, and how one attempt of a task is executed.
+//! The tasks of a worker, and the execution of one attempt.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

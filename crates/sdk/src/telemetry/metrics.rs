@@ -1,4 +1,4 @@
-//! Counters, gauges and latencies under the names that Temporal's SDKs have for them.
+//! Counters, gauges and latencies under the names of Temporal's SDKs.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
 //! Spans around calls, workflows and tasks, and the trace that connects them.
 //!
-//! With the feature `otel` the context of OpenTelemetry travels in the header that Temporal's SDKs use for it, with what the
-//! global propagator writes: from a client to the workflow, and from there to its tasks and children. A layer of
-//! `tracing-opentelemetry` makes spans of OpenTelemetry of those here.
+//! With the feature `otel` the OpenTelemetry context is propagated in the header that Temporal's SDKs use for it, in
+//! the form that the global propagator writes: from a client to the workflow, and from there to its tasks and children.
+//! A layer of `tracing-opentelemetry` exports these spans.
 
 use std::collections::BTreeMap;
 

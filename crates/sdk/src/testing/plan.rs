@@ -1,4 +1,4 @@
-//! What a test provides: tasks, mocks, children, latencies and messages from outside.
+//! The input of a test: tasks, mocks, children, latencies and messages.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! A server of one's own, for integration tests.
+//! A server process for integration tests.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! Histories that no run of a test has: resets, failed workflow tasks, parts of histories.
+//! Tests of histories that a test run does not produce: resets, failed workflow tasks, parts of histories.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Drives the server in memory: turns of workflows, attempts of tasks, local operations, and a clock that jumps.
 //!
-//! The clock is the one of a paused tokio runtime, on a thread of the test's own: it stands still while anything can be
-//! done, then jumps to the next thing that happens. So tasks may sleep as they like.
+//! The clock is that of a paused tokio runtime, on a thread of the test's own: it stands still while any work can be
+//! done, then jumps to the next event. So tasks may sleep.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},

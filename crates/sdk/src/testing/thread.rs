@@ -1,4 +1,4 @@
-//! The thread that a test's workflows live on: plain, without a runtime, as in a worker.
+//! The thread of a test's workflows: without a runtime, as in a worker.
 
 use std::{
     collections::HashMap,

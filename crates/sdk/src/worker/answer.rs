@@ -1,4 +1,4 @@
-//! Answers to tasks: sent until the server has one, with the same bytes each time.
+//! Answers to tasks: repeated with the same bytes until the server acknowledges one.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One attempt of a task: from the poll's answer to ours.
+//! One attempt of a task: from the task in a poll's response to the worker's answer.
 
 use std::{
     panic::AssertUnwindSafe,

@@ -1,4 +1,4 @@
-//! Making workers.
+//! Builder of workers.
 
 use std::{sync::Arc, time::Duration};
 

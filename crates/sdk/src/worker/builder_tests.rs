@@ -1,4 +1,4 @@
-//! Workers that cannot work, and that nothing of a worker is bound to a thread.
+//! Invalid workers are refused; the types of a worker are `Send`.
 
 use super::*;
 use crate::{definition::TaskDefinition, failure::Result, task::TaskContext};

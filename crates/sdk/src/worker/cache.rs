@@ -1,4 +1,4 @@
-//! Runs that are kept in memory between their workflow tasks, the least recently used thrown away first.
+//! Runs that are kept in memory between their workflow tasks; the least recently used is evicted first.
 
 use std::{
     collections::{BTreeMap, HashMap},

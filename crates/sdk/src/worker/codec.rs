@@ -1,4 +1,4 @@
-//! Payloads of workflow tasks on their way through the client's codecs: history in, commands and messages out.
+//! Applies the client's codecs to workflow tasks: decodes history, encodes commands and messages.
 
 use prost::Message;
 use segno_proto::{

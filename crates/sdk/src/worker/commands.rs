@@ -1,7 +1,7 @@
-//! Commands of the server: tasks that should stop are told so without waiting for their next heartbeat.
+//! Commands of the server, by which it stops tasks without waiting for their next heartbeat.
 //!
-//! They come as Nexus tasks on a queue of the worker's own. Best effort: a worker that misses one learns it by
-//! heartbeat.
+//! They come as Nexus tasks on a queue of the worker's own. Best effort: a worker that misses one gets the cancellation
+//! with a heartbeat.
 
 use std::{sync::Arc, time::Duration};
 

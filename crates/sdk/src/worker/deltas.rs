@@ -1,4 +1,4 @@
-//! What a worker still has to tell the server about its tasks.
+//! Changes of a worker's tasks that the server does not know yet.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Code around the tasks of a worker: for logs, metrics, context that travels along.
+//! Interceptors around the tasks of a worker: for logs, metrics, context propagation.
 
 use futures_util::future::BoxFuture;
 use segno_proto::common::Payload;

@@ -1,8 +1,8 @@
-//! Segno's own protocol for workers: a lease, kept by heartbeats that say which tasks began and ended since.
+//! Segno's own protocol for workers: a lease, renewed by heartbeats that list the tasks that began and ended since.
 //!
-//! One heartbeat is under way at a time. The server recognises a lost answer by the token of the heartbeat: it then says
-//! which token to go on with, and the worker repeats what it said. A worker that the server took for lost begins anew
-//! with another instance key; its tasks are told to stop, as others have them.
+//! One heartbeat is under way at a time. The server detects a lost answer by the token of the heartbeat: its error has
+//! the token to use, and the worker repeats the heartbeat. A worker that the server took for lost begins anew with
+//! another instance key, and stops its tasks, because other workers have them.
 
 use std::{
     sync::{Arc, PoisonError},

@@ -1,4 +1,4 @@
-//! What a worker counts, if its client counts (see [`crate::telemetry::Metrics`]).
+//! Metrics of a worker, if its client has metrics (see [`crate::telemetry::Metrics`]).
 
 use std::time::Duration;
 

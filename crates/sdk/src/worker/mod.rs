@@ -1,7 +1,7 @@
 //! Workers: programs that execute workflows and tasks.
 //!
 //! [`Queue::worker`](crate::Queue::worker) makes one; [`Worker::run`] serves until the program calls
-//! [`ShutdownHandle::shutdown`]. Nothing that a workflow or a task does ends a worker.
+//! [`ShutdownHandle::shutdown`]. A failing workflow or task does not end the worker.
 
 mod answer;
 mod attempt;

@@ -1,4 +1,4 @@
-//! What a worker can be told.
+//! Options of a worker.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! Answers to workflow tasks that are too large for one request: where the server takes them, they go out in pages.
+//! Completions of workflow tasks that are too large for one request: sent in pages if the server accepts that.
 //!
-//! All pages but the last carry commands alone. The server keeps them in memory and puts them in front of those of the last
-//! one; before that nothing is in effect. If it has lost any, all are sent again.
+//! All pages but the last have only commands. The server keeps them in memory and puts their commands in front of those
+//! of the last one, with which all take effect. If it has lost any, all are sent again.
 
 use prost::Message;
 use segno_proto::{

@@ -1,8 +1,8 @@
-//! Polls: as many at a time as are of use.
+//! Scales the number of concurrent polls.
 //!
-//! A server that scales pollers says with each answer how many more or fewer there should be. With others the answers
-//! themselves show it: a poll that found a task is joined by another, a poll that waited in vain is not repeated as long
-//! as there are more than the minimum.
+//! A server that scales pollers says with each answer how many more or fewer there should be. With other servers the
+//! answers themselves decide: a poll that got a task adds another one, a poll without a task is not repeated as long as
+//! there are more than the minimum.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

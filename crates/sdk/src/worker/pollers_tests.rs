@@ -1,4 +1,4 @@
-//! How many polls there are, against a server that only counts.
+//! Tests of the number of polls, with a server that counts them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

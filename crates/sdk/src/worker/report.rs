@@ -1,4 +1,4 @@
-//! What a worker reports to the server: what it is, what it does, that it is there, and that it shuts down.
+//! Heartbeats of a worker about itself, and its shutdown.
 
 use std::{
     sync::{Arc, atomic::Ordering},

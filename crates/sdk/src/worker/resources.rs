@@ -1,4 +1,4 @@
-//! How much of the machine's memory and processors is in use, as Linux tells it.
+//! Memory and CPU usage of the machine, on Linux.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The life of a worker: it registers, serves, announces its shutdown, and finishes what it has.
+//! The life of a worker: it registers, serves, announces its shutdown, and finishes its tasks.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Threads for workflow code: plain ones, without a runtime. So a workflow that touches the network or sleeps by tokio
-//! fails at that line, and no cooperative budget interferes.
+//! Threads for workflow code, without a runtime. So a workflow that uses the network or tokio's timers fails at that
+//! line, and tokio's cooperative budget does not interfere.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -1,4 +1,4 @@
-//! What a run does on its own thread. One job for each workflow task, where nothing has to be waited for: handing a run
+//! Turns of a run on its thread. A workflow task is one job, unless it has to wait for local operations: handing a run
 //! from thread to thread costs more than most turns.
 
 use std::{

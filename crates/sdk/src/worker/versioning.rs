@@ -1,4 +1,4 @@
-//! Versions of the program that a worker belongs to.
+//! Worker deployment versions.
 
 use segno_proto::{deployment as wire, enums};
 

@@ -1,4 +1,4 @@
-//! Workflow tasks on the wire: polls, turns, answers.
+//! Polls for workflow tasks, executes turns, sends completions.
 
 use std::{
     collections::HashMap,

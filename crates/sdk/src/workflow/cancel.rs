@@ -1,4 +1,4 @@
-//! Cancelling and dropping: what an operation that the code no longer wants becomes.
+//! Cancels and drops operations.
 
 use super::{
     commands::{Ask, Expected},

@@ -1,4 +1,4 @@
-//! Commands: what a turn asks the server for, and what is kept of each to find it again in history.
+//! The commands of a turn, and the data by which each is matched with its event in history.
 
 use std::time::Duration;
 

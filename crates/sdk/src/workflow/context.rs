@@ -1,4 +1,4 @@
-//! [`Context`]: what a workflow does everything with.
+//! [`Context`]: the interface of workflow code.
 
 use std::{
     pin::Pin,

@@ -1,4 +1,4 @@
-//! What a workflow does everything with, as a trait: helpers can take `&impl WorkflowContext`.
+//! [`WorkflowContext`]: the interface of workflow code as a trait, so that helpers can take `&impl WorkflowContext`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The end of a run that goes on as another one.
+//! Continue-as-new: the end of a run with the start of the next one.
 
 use segno_proto::common::{Header, Payload};
 

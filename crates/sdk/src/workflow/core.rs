@@ -1,8 +1,9 @@
-//! What the futures of one workflow share: its operations, its commands, and who may become ready.
+//! The shared state of the futures of one workflow: its operations, its commands, and which operations may become
+//! ready.
 //!
-//! The rule that makes every combinator right: at most one operation becomes ready at a time, and of several that could
-//! it is the one that is earliest in history. So the winner of a race follows from history and not from who was polled
-//! first.
+//! The rule that makes every combinator correct: at most one operation becomes ready at a time, and of several
+//! candidates it is the one that is earliest in history. So the winner of a race follows from history and not from the
+//! order of polls.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,4 +1,4 @@
-//! What an event of history means to the workflow.
+//! Applies an event of history to the workflow.
 
 use segno_proto::{
     common::Payload,

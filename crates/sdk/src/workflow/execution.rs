@@ -1,5 +1,5 @@
-//! [`Execution`]: one run, fed with its history. Synchronous and without a runtime, so that worker, replayer and tests
-//! use the very same code.
+//! [`Execution`]: executes one run from its history. Synchronous and without a runtime, so that worker, replayer and
+//! tests use the same code.
 
 use std::{
     borrow::Cow,

@@ -1,4 +1,4 @@
-//! The executor by itself: events in, commands out.
+//! Tests of the executor: events in, commands out.
 
 use std::{sync::Arc, time::Duration};
 

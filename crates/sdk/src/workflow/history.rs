@@ -1,4 +1,4 @@
-//! Takes a history apart into turns: one per completed workflow task, nothing folded.
+//! Splits a history into turns, one per completed workflow task.
 
 use std::iter::Peekable;
 

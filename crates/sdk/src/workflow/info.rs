@@ -1,4 +1,4 @@
-//! What a workflow knows about itself.
+//! Information about the run.
 
 use std::{
     collections::BTreeMap,

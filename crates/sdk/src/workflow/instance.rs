@@ -1,4 +1,4 @@
-//! One execution of a workflow in memory: its roots, and how they are polled.
+//! One execution of a workflow in memory: its root futures, and how they are polled.
 
 use std::{
     any::Any,

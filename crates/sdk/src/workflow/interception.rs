@@ -1,4 +1,4 @@
-//! The calls of the interceptors.
+//! Calls the interceptors.
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -1,4 +1,4 @@
-//! Code around what workflows receive and ask for.
+//! Interceptors around the messages and commands of workflows.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What closures that handle signals and updates may return: a value, or a future of one.
+//! Return types of closures that handle signals and updates: a value, or a future of one.
 
 use super::{handlers::HandlerOutcome, operation::BoxFuture};
 use crate::failure::Result;

@@ -1,6 +1,6 @@
-//! Which roots of a workflow (the run itself, spawned futures, handlers) are to be polled.
+//! The root futures of a workflow (the run itself, spawned futures, handlers) that are to be polled.
 //!
-//! Wakes are legal inside a turn only, on the thread that makes it: then polls follow from history alone.
+//! Wakes are allowed only inside a turn, on its thread: so the order of polls follows from history alone.
 
 use std::{
     sync::{

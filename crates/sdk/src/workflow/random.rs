@@ -1,7 +1,7 @@
-//! Random numbers and ids that replay gives again.
+//! Random numbers and ids that replay repeats.
 //!
-//! The generator is fixed here (SplitMix64 into xoshiro256++) and belongs to no other crate, because a stream that changes
-//! with a version would break every open workflow.
+//! The generator is fixed here (SplitMix64 into xoshiro256++) and belongs to no other crate, because a stream that
+//! changes with a version would break every open workflow.
 
 use uuid::{Builder, Uuid};
 

@@ -1,6 +1,7 @@
-//! Rules of the executor that a test can take out, to prove that the tests which need them fail without.
+//! Rules of the executor that a test can disable, to prove that other tests fail without them.
 //!
-//! Nothing is taken out without the feature `sabotage`, which only the tests of this crate have. For one thread only, so that tests beside it are not disturbed: the workflows of a test live on a thread of their own.
+//! Without the feature `sabotage`, which only the tests of this crate have, all rules hold. A rule is disabled for one
+//! thread, so that tests beside it are not disturbed: the workflows of a test live on a thread of their own.
 
 use std::cell::Cell;
 

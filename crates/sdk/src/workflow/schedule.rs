@@ -1,4 +1,4 @@
-//! Scheduling: [`WorkflowContext`] for [`Context`], and what goes beyond it.
+//! Implements [`WorkflowContext`] for [`Context`], with further scheduling methods.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Signals that the code has not received yet.
+//! Queues of signals that the code has not received yet.
 
 use std::{collections::BTreeMap, sync::Arc};
 

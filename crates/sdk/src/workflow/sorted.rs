@@ -1,5 +1,5 @@
-//! Maps for what a workflow has few of: a sorted list. Thousands of runs wait in a worker's cache, and a node of a
-//! `BTreeMap` or a table of a `HashMap` costs each of them hundreds of bytes for one entry.
+//! Maps with few entries: a sorted list. Thousands of runs wait in a worker's cache, and a node of a `BTreeMap` or a
+//! table of a `HashMap` costs each of them hundreds of bytes for one entry.
 
 use std::borrow::Borrow;
 

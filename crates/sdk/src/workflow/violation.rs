@@ -1,4 +1,4 @@
-//! Code that does not do again what history says it did.
+//! Errors about code that differs from its history.
 
 use std::fmt;
 

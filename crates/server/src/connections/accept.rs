@@ -1,12 +1,13 @@
 //! Accepting connections, up to a limit, so that no port takes all file descriptors of the process.
 //!
-//! At the limit a new connection takes the place of another one. On the gRPC port that is the oldest whose handshake is not
-//! complete or, where callers have to be known, on which no known caller called; a new one is closed at once if there is none.
+//! At the limit a new connection replaces another one. On the gRPC port that is the oldest whose handshake is not
+//! complete or, with authentication, without a call of an authenticated caller; if there is none, the new one is
+//! closed.
 //!
-//! On the HTTP port there is always one that makes room, so that a health probe gets through: connections of unknown callers go
-//! before those of known ones, idle ones before those with a request under way, those of the address with the most connections
-//! before others, and then the least recently used. Known callers have all places but a few, so that there are always
-//! connections of unknown callers to make room for unknown callers.
+//! On the HTTP port one is always closed, so that a health probe gets through: connections of unauthenticated callers
+//! first, idle ones before those with a request under way, those of the address with the most connections before
+//! others, and then the least recently used. Authenticated callers cannot take the last few places, so there are always
+//! unauthenticated connections that can be closed for new ones.
 
 use std::{
     cmp::Reverse,

@@ -1,4 +1,4 @@
-//! Compressed messages (gzip). The SDKs for Go and Java compress all they send unless told otherwise.
+//! Compressed messages (gzip). The SDKs for Go and Java compress all messages by default.
 
 use std::io::{Read, Write};
 

@@ -1,16 +1,16 @@
 //! Fair share of the server among namespaces when more calls arrive than can be handled at once: round robin.
 //!
-//! A call holds a slot from its arrival until it is answered, or waits for something that may take long: a task, an event, a
-//! worker. As long as slots are free, nothing else happens. When there are none, further calls wait in a queue of their
-//! namespace, and each call that gives its slot back starts the first call of the next queue. So the queues of the async runtime
-//! and of the commits stay short, and a namespace with thousands of calls delays the call of another one by a few milliseconds,
-//! not by all of them. Calls of workers have a queue of their own, so that they do not wait behind those that make work for them.
+//! A call has a slot from its arrival until it is answered, or until it begins a long wait: for a task, an event, a
+//! worker. When no slot is free, further calls wait in a queue of their namespace, and each call that returns its slot
+//! starts the first call of the next queue. So the queues of the async runtime and of the commits stay short, and a
+//! namespace with thousands of calls delays the call of another one by a few milliseconds, not by all of them. Calls of
+//! workers have a queue of their own, so that they do not wait behind starts, which make work for them.
 //!
-//! A slot expires: when none is free, a call that began two [steps](STEP) ago is no longer counted. A slow disk or another node
-//! that does not answer delays other calls for no longer than that.
+//! A slot expires: when none is free, a call that began two [steps](STEP) ago is no longer counted. A slow disk or
+//! another node that does not answer delays other calls for no longer than that.
 //!
-//! How many calls may wait is limited by the streams and the bytes of their connections, which they count for while they wait.
-//! A caller that cancels its call drops its place.
+//! The number of waiting calls is limited by the streams and the bytes of their connections. A caller that cancels its
+//! call leaves the queue.
 
 use std::{
     collections::VecDeque,

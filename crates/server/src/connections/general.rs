@@ -1,5 +1,5 @@
-//! The general path, through tonic: calls that are not in the table, streaming calls among them, and requests that are not one
-//! whole message, for which tonic has the right status.
+//! The general path, through tonic: calls that are not in the table, streaming calls among them, and malformed
+//! requests, for which tonic has the right status.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! Requests as they arrive: which path each takes, and its message until that is complete.
+//! Requests as they arrive: chooses the path of each, and collects its message.
 
 use std::{
     net::IpAddr,

@@ -1,4 +1,5 @@
-//! Calls of the table whose requests are not one whole message: tonic reads them as they arrive and has the right status for each.
+//! Malformed requests of calls in the table (not exactly one message): tonic reads them as they arrive and has the
+//! right status for each.
 //!
 //! There is one service for all methods: it takes messages as bytes.
 

@@ -1,4 +1,4 @@
-//! What the requests of all connections share.
+//! Services and state that the requests of all connections share.
 
 use std::sync::Arc;
 

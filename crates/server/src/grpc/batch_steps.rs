@@ -1,5 +1,5 @@
-//! What a job does to one execution: one of the calls a client could make, with a request id that is made of the job and
-//! the execution, so that a repeated step is recognised.
+//! The step of a batch job for one execution: a call that a client could make, with a request id derived from the job
+//! and the execution, so that a repeated step is recognised.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! DescribeWorkflowExecution: what a run is doing right now.
+//! DescribeWorkflowExecution.
 
 use std::collections::BTreeMap;
 

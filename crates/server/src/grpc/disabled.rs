@@ -1,4 +1,4 @@
-//! What Temporal's server has and refuses unless its configuration says otherwise: the same refusals.
+//! Calls that Temporal's server refuses unless it is configured otherwise: the same refusals.
 
 use segno_proto::workflowservice::PollWorkflowExecutionTimeSkippingRequest;
 use tonic::{Code, Status};

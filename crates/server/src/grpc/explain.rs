@@ -1,6 +1,6 @@
-//! Segno's own service about workflows: why one does not go on, and who serves a task queue.
+//! Segno's own service about workflows: why one does not go on, and the pollers of a task queue.
 //!
-//! What is looked at is gathered here; [`crate::why`] finds the words.
+//! This module collects the data; [`crate::why`] makes the sentences.
 
 use std::{collections::BTreeMap, sync::Arc};
 

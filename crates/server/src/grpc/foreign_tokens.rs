@@ -1,7 +1,7 @@
-//! Tokens that Temporal made: clients that move from there to here may bring some, and SDKs' tests make them up.
+//! Tokens made by Temporal: clients that move to Segno may have some, and tests of SDKs make them.
 //!
-//! Such a token is a protobuf message that every client can write. It is therefore looked at only to say, as Temporal does,
-//! that the workflow, activity or query is not there; it never stands for a task of this server.
+//! Such a token is a protobuf message that every client can write. It is therefore only decoded to answer, as Temporal
+//! does, that the workflow, activity or query does not exist; it never stands for a task of this server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reading history: pages, waiting for news, the closing event, backwards.
+//! Reads history: pages, long polls, the closing event, backwards.
 
 use std::{sync::Arc, time::Duration};
 

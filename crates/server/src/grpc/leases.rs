@@ -1,4 +1,4 @@
-//! Segno's own service for workers: leases by heartbeat, and who holds what.
+//! Segno's own service for workers: leases by heartbeat, and lists of workers with their tasks.
 
 use std::{collections::BTreeMap, sync::Arc};
 

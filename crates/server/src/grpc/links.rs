@@ -1,4 +1,4 @@
-//! Links: where in which history something happened.
+//! Links: references to events of other histories.
 
 use segno_engine::Run;
 use segno_proto::{

@@ -1,4 +1,4 @@
-//! Temporal's services over the runtime: requests in, replies out.
+//! Handlers of all services: requests in, replies out.
 //!
 //! Each file has the calls of one topic as methods; the [table of calls](crate::calls) names them.
 

@@ -1,4 +1,4 @@
-//! ExecuteMultiOperation: an update of a workflow that is started if need be.
+//! ExecuteMultiOperation: update-with-start.
 
 use segno_engine::{
     search_attributes::Rules,

@@ -1,4 +1,4 @@
-//! Nexus, as far as it goes: workers poll for commands of the server. No endpoint leads to any other queue.
+//! The part of Nexus that is built: workers poll for commands of the server. There are no endpoints.
 
 use std::collections::BTreeMap;
 

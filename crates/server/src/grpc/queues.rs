@@ -1,4 +1,4 @@
-//! Task queues: who polls them, how much waits, how much comes and goes.
+//! Task queues: pollers, backlog, rates.
 
 use std::collections::BTreeMap;
 

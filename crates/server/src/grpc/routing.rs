@@ -1,7 +1,7 @@
 //! Forwards a call that arrives at one node to the node that owns its subject.
 //!
-//! The table of calls says what a call is about ([`Route`]); the map of the cluster says where that is. With one node everything is
-//! here, and nothing of this runs. A call that comes from another node is carried out here or refused as moved, never sent on.
+//! The table of calls has the subject of a call ([`Route`]); the map of the cluster has its owner. With one node this
+//! does not run. A call that comes from another node is carried out here or refused as moved, never forwarded again.
 
 use std::{sync::Arc, time::Duration};
 

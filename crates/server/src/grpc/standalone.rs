@@ -1,7 +1,7 @@
 //! Standalone activities: start, describe, wait for the outcome, list, count, cancel, terminate, delete.
 //!
-//! Such an activity is a run (see `segno_engine::standalone`). What its worker calls is in `activities`, what operators
-//! do in `activity_operations`.
+//! Such an activity is a run (see `segno_engine::standalone`). Calls of its worker are in `activities`, calls of
+//! operators in `activity_operations`.
 
 use std::{sync::Arc, time::Duration};
 

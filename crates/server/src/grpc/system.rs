@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! GetSystemInfo, GetClusterInfo and other descriptions of the server.
 
 use segno_proto::{
     operatorservice::{ClusterMetadata, ListClustersRequest, ListClustersResponse},

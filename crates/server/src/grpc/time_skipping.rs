@@ -1,7 +1,7 @@
-//! Temporal's TestService, which its test server has: locks time skipping, sleeps, and tells the time.
+//! TestService of Temporal's test server: locks time skipping, sleeps, and returns the time.
 //!
-//! The service is there only if time is skipped ([`SkippingClock`]). The refusal of an unlock too many is that of the test
-//! server.
+//! The service exists only on a server that skips time ([`SkippingClock`]). An unlock without a lock is refused as by
+//! the test server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tokens at the edge: opening what clients bring back, with Temporal's words for what is no token.
+//! Decodes tokens that clients return, with Temporal's errors for invalid ones.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Workers as such: what they tell about themselves, and leaving.
+//! Workers: their heartbeats, lists of them, and ShutdownWorker.
 
 use std::sync::Arc;
 

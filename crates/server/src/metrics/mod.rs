@@ -1,7 +1,7 @@
-//! Prometheus' `/metrics`: everything that is counted, in its text form.
+//! Prometheus' `/metrics`: all counters in its text form.
 //!
-//! docs/guides/production.md has the list. Labels are bounded: methods by what is built, namespaces, types and queues by
-//! [`segno_node::Family`] and [`QUEUES_MAX`].
+//! docs/guides/production.md has the list. Labels are bounded: methods by the table of calls, namespaces, types and
+//! queues by [`segno_node::Family`] and [`QUEUES_MAX`].
 
 pub(crate) mod calls;
 pub(crate) mod disk;

@@ -1,4 +1,4 @@
-//! What the operating system says about this process. Only Linux says it this way; elsewhere there is nothing.
+//! Figures of the operating system about this process. Linux only.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a request is about: its namespace and workflow id, found in its bytes, as security does.
+//! The namespace and workflow id of a request, read from its bytes, as security does.
 
 use std::{collections::HashMap, sync::LazyLock};
 

@@ -1,10 +1,10 @@
 //! OpenTelemetry: a span for each gRPC call, as a child of the caller's span, sent to a collector over OTLP/HTTP.
 //!
-//! Spans are made at the edge and handed to one task, which sends them in batches ([`export`]). The queue in between is bounded: a
-//! collector that is slow or away costs spans, which are counted, never calls. Without a collector nothing is made: a call then costs
-//! one look at [`EXPORTER`].
+//! Spans are made at the edge and handed to one task, which sends them in batches ([`export`]). The queue in between is
+//! bounded: if the collector is slow or down, spans are dropped and counted, and calls go on. Without a collector a
+//! call costs one read of [`EXPORTER`].
 //!
-//! Whether a call is traced is decided by its caller's `traceparent`, and for callers without one by a fraction.
+//! The caller's `traceparent` decides whether a call is traced; of callers without one a fraction is.
 
 mod encode;
 mod export;

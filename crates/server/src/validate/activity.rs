@@ -1,7 +1,7 @@
 //! Heartbeats and outcomes of activities, by task token and by id.
 //!
-//! What is too large is not refused: the functions return the failure to record instead. The by-id forms check the ids
-//! as well. Temporal checks a little less there; that is kept.
+//! Too large payloads are not refused: the functions return the failure to record instead. The by-id forms check the
+//! ids as well. Temporal omits some checks there, and so does this module.
 
 use segno_proto::failure::{Failure, failure::FailureInfo};
 use segno_proto::workflowservice::{

@@ -1,7 +1,7 @@
 //! Calls about activities of a workflow: pause, resume, reset, change options.
 //!
-//! The older calls name a workflow and an id, a type or all; the newer ones name an activity by fields of their own and
-//! check more. Without a workflow the newer ones mean standalone activities.
+//! The older calls take a workflow and an id, a type or all; the newer ones name an activity by other fields and have
+//! more checks. Without a workflow the newer ones mean standalone activities.
 
 use prost_types::Duration;
 use segno_engine::{

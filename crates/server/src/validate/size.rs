@@ -1,7 +1,7 @@
 //! Size limits of payloads, and what becomes of a worker's answer that exceeds them.
 //!
-//! A client's request is refused. A worker's is not: it would send the same again and again. Its answer is recorded as
-//! a failure that says what was too large.
+//! A client's request is refused. A worker would repeat a refused answer, so it is recorded as a failure that names the
+//! field.
 
 use prost::Message;
 use segno_engine::{

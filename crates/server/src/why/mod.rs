@@ -1,10 +1,10 @@
 //! Why a run does not go on, in sentences.
 //!
-//! [`RunSnapshot`] is everything that is looked at, gathered by [`crate::grpc`]; [`reasons`] turns it into sentences and does
-//! nothing else, so that every state of a run can be tested without a server. The same sentences are shown by
-//! `segno workflow why` and by the web pages.
+//! [`RunSnapshot`] has all the data, collected by [`crate::grpc`]; [`reasons`] is a pure function that makes sentences
+//! of it, so every state of a run can be tested without a server. `segno workflow why` and the web pages show the same
+//! sentences.
 //!
-//! What holds: there is always at least one reason; the first is the one that a person should look at first.
+//! What holds: there is always at least one reason; the first is the most important one.
 
 mod activities;
 mod closed;

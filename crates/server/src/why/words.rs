@@ -1,4 +1,4 @@
-//! Times, counts and texts as sentences have them.
+//! Formats times, counts and texts for sentences.
 
 use segno_engine::state::PauseInfo;
 use segno_proto::{Nanos, nanos_timestamp};

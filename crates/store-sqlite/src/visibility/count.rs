@@ -1,7 +1,7 @@
 //! Counts of runs.
 //!
-//! How many runs there are of each status is kept, so the commonest counts read a handful of rows. Others count the
-//! entries of an index where one leads to the runs.
+//! The number of runs of each status is stored, so the commonest counts read a handful of rows. Others count the
+//! entries of an index if one matches the filter.
 
 use rusqlite::{Connection, Row};
 use segno_store::visibility::{Attribute, Count, Filter, Kind, Value, sort_counts};

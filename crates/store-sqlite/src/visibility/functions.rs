@@ -1,7 +1,7 @@
-//! What SQL alone cannot say: checksums, attributes out of their JSON, words of texts, patterns, items of lists.
+//! SQL functions for filters: checksums, attributes of a JSON column, words of texts, patterns, items of lists.
 //!
-//! SQLite's own JSON functions do not give every number and text back exactly as it was written, and its LIKE does not
-//! tell cases apart.
+//! SQLite's own JSON functions do not return every number and text exactly as it was written, and its LIKE ignores
+//! case.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value as Sql, ValueRef};

@@ -1,10 +1,10 @@
 //! Pages of runs.
 //!
 //! A page is read in one transaction: first which runs it shows, from the index that suits filter and order, then their
-//! states. It goes on where the last one ended by comparing with the last run's place, so a deep page costs what the
-//! first one does.
+//! states. It begins after the last run of the previous page, found by comparison, so a deep page costs as much as the
+//! first one.
 //!
-//! The order is as of the first page, the indexes are as of now. They differ in the runs that closed in between, which
+//! The order is that of the first page, the indexes are current. They differ in the runs that closed in between, which
 //! are found by their close time and merged in.
 
 use rusqlite::types::Value as Sql;

@@ -1,12 +1,12 @@
-//! Finding runs in the file.
+//! Searchable facts of runs in the file.
 //!
-//! Facts are first pending ([`pending`]), then listed in three tables. `visibility` has a row for each run with what filters look
-//! at. `attributes` has an entry for each value of an attribute, so that runs can be found by it in the order in which
-//! lists show them. `status_counts` says how many runs of a namespace have which status, so that the commonest count
-//! reads a handful of rows.
+//! Facts are first pending ([`pending`]), then listed in three tables. `visibility` has a row for each run with the
+//! columns of filters. `attributes` has an entry for each value of an attribute, so that runs can be found by it in the
+//! order in which lists show them. `status_counts` has the number of runs of each status of a namespace, so that the
+//! commonest count reads a handful of rows.
 //!
-//! A question is answered in three steps: `search` finds the index that leads to few runs or has them in order, `sql`
-//! says the rest of the filter, `list` and `count` put the statement together.
+//! A list or count is answered in three steps: `search` chooses the index that matches few runs or has them in order,
+//! `sql` expresses the rest of the filter, `list` and `count` build the statement.
 
 mod count;
 mod encoded;

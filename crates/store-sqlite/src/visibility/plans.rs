@@ -1,4 +1,4 @@
-//! How SQLite means to answer the statements of lists and counts, for tests.
+//! Query plans of the statements of lists and counts, for tests.
 
 use std::sync::{Mutex, PoisonError};
 

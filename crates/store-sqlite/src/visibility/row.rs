@@ -1,4 +1,4 @@
-//! Reading the row of a run in `visibility` back as the contract knows it.
+//! Reads the row of a run in `visibility` back as the type of the contract.
 
 use std::collections::BTreeMap;
 

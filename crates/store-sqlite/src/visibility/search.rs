@@ -1,8 +1,8 @@
-//! Taking a filter apart and choosing the way to its runs.
+//! Splits a filter and chooses the index for its runs.
 //!
 //! A filter is a list of parts that must all be true. A part that an index can answer is a [`Candidate`]; one of them
-//! leads to the runs and the others are checked on each. Which one is decided by counting, up to a bound, how many
-//! runs each leads to.
+//! finds the runs and the others are checked on each. It is chosen by counting, up to a bound, how many runs each
+//! matches.
 
 use rusqlite::Connection;
 use segno_store::NamespaceKey;

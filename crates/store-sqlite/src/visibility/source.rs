@@ -1,4 +1,4 @@
-//! Where runs can be found without looking at all of them.
+//! Indexes by which runs can be found without reading all of them.
 //!
 //! What holds: every run for which a part of a filter is true is in one of its sources.
 

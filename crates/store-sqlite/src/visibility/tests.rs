@@ -1,5 +1,5 @@
-//! That lists and counts follow the indexes meant for them: no scan where one leads to the runs, no sorting where one
-//! has them in order, and no part of a list read again to get to a later page.
+//! Lists and counts use the indexes meant for them: no scan if an index matches the filter, no sorting if one has the
+//! order, and a later page does not read earlier ones again.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

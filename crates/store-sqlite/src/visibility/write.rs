@@ -1,4 +1,4 @@
-//! Keeps the tables of searchable facts, inside the transaction that changes the run.
+//! Writes the tables of searchable facts, inside the transaction that changes the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

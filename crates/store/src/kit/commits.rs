@@ -1,4 +1,4 @@
-//! Contract tests of what writes: commits, run keys, namespaces, and that they outlive a restart.
+//! Contract tests of writes: commits, run keys, namespaces, and their durability over a restart.
 
 use bytes::Bytes;
 

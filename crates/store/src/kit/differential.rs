@@ -1,6 +1,6 @@
 //! Random steps on a backend and on the store in memory, side by side.
 //!
-//! A small world (few runs, few names) makes steps collide: versions are often wrong, pointers often elsewhere, runs
+//! A small world (few runs, few names) makes steps collide: versions are often wrong, pointers often differ, runs are
 //! deleted and created again. After each step everything that can be read is compared.
 
 use std::collections::BTreeMap;

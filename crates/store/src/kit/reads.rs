@@ -1,4 +1,4 @@
-//! Contract tests of what reads: history ranges, scans and paging, large values, reads beside writes.
+//! Contract tests of reads: history ranges, scans and paging, large values, reads beside writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What filters can name: facts the server keeps of every run, and attributes that users add.
+//! Attributes that filters can name: those of the server, and custom ones.
 
 /// The type of an attribute's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
-//! Filters answered run by run: what they mean, written to be obviously right.
+//! Evaluates a filter on one run: the reference meaning of filters, written for clarity.
 //!
-//! Three answers are possible; `None` stands for *unknown*, which a comparison with an absent value gives. Lists and
-//! texts are searched rather than compared: one that is absent holds nothing, so the answer is known.
+//! Three answers are possible; `None` stands for *unknown*, the result of a comparison with an absent value. Lists and
+//! texts are searched rather than compared: an absent one holds nothing, so the answer is known.
 
 use std::cmp::Ordering;
 

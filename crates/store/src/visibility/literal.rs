@@ -1,4 +1,4 @@
-//! Values that filters write as texts: moments, durations and statuses.
+//! Literals of filters that are written as texts: times, durations and statuses.
 
 /// Names of the statuses, by their number.
 const STATUSES: [(&str, &str); 9] = [

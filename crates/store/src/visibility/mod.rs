@@ -1,10 +1,10 @@
-//! Finding runs: what of a run can be searched, the filters that search it, and how pages follow each other.
+//! Searchable facts of runs, the filters on them, and the order of pages.
 //!
-//! A [`VisibilityRow`] is written in the commit that changes it, so a list shows what a call just did. Lists give back
-//! stored runs; a row holds only what filters and orders look at.
+//! A [`VisibilityRow`] is written in the commit that changes it, so a list shows every acknowledged change. Lists
+//! return stored runs; a row holds only the fields of filters and orders.
 //!
 //! A filter comes as text ([`parse_list`], [`parse_count`]), becomes a [`Filter`] whose names and values are checked,
-//! and is answered by the store. [`Filter::evaluate`] says what it means.
+//! and is answered by the store. [`Filter::evaluate`] defines its meaning.
 
 mod attribute;
 mod evaluate;

@@ -1,7 +1,7 @@
-//! The order of lists, and pages and counts made the plain way: look at every run.
+//! The order of lists, and a simple implementation of pages and counts that reads every run.
 //!
-//! What holds: [`Cursor::compare`] is a total order of runs in which nothing moves while pages are read, as long as
-//! only new runs begin and open ones close.
+//! What holds: [`Cursor::compare`] is a total order of runs that is stable while pages are read, as long as only new
+//! runs begin and open ones close.
 
 use std::cmp::Ordering;
 

@@ -1,7 +1,7 @@
-//! Gives the names and values of a parsed filter their meaning.
+//! Resolves the names and values of a parsed filter.
 //!
-//! Names mean what they mean in Temporal: its own come first, then those of the namespace, then Segno's; `Temporal` in
-//! front may be left out or added. Values must be of the attribute's kind, also as in Temporal.
+//! Names are resolved as in Temporal: its own come first, then those of the namespace, then Segno's; the prefix
+//! `Temporal` may be left out or added. Values must be of the attribute's type, also as in Temporal.
 
 use super::parse::{self, BadFilter, Literal, Name, Test, Tree, WrittenValue};
 use super::{Attribute, Comparison, Filter, Kind, Order, Value, literal, words};

@@ -1,4 +1,4 @@
-//! What of a run can be searched.
+//! The searchable facts of a run.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Whether a filter is SQL at all.
+//! Checks whether a filter is SQL.
 //!
-//! Temporal takes some filters apart twice: first as SQL, without a look at what the names mean, and later as a filter. What is refused
-//! in the first step is refused in its SQL parser's words. A text that is SQL and no filter passes here.
+//! Temporal parses some filters twice: first as SQL, without resolving names, and later as a filter. Filters that fail
+//! the first step are refused with the texts of its SQL parser. A text that is SQL and no filter passes here.
 
 use super::parse::{self, BadFilter};
 use super::token::{Lexer, Token};

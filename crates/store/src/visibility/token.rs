@@ -1,4 +1,4 @@
-//! The words and signs of a filter, each with its place.
+//! The tokens of a filter, each with its position.
 
 use super::parse::BadFilter;
 

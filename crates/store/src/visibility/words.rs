@@ -1,7 +1,7 @@
-//! Searching texts: by their words, and by patterns.
+//! Searches texts by words and by patterns.
 //!
-//! Words are runs of letters and digits. They are compared without regard to case and to marks on Latin letters, as
-//! the full text search of SQLite does it.
+//! Words are sequences of letters and digits. They are compared without regard to case and to diacritics of Latin
+//! letters, as in the full text search of SQLite.
 
 /// Latin letters with marks, by the letter below them.
 const MARKED: [(char, &str); 26] = [

@@ -1,4 +1,4 @@
-//! `segno batch ...`, and how other commands start a batch job.
+//! `segno batch ...`, and the flags with which other commands start a batch job.
 
 mod describe;
 mod list;

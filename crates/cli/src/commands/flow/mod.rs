@@ -1,6 +1,5 @@
-//! `segno flow ...`: scripts, from checking a file to looking into a run. Only Segno's own servers run them.
-//!
-//! `check`, `fmt` and `test` need no server.
+//! `segno flow ...`: scripts, from checking a file to showing a run. `check`, `fmt` and `test` need no server; the
+//! other commands need a Segno server.
 
 mod activate;
 mod check;

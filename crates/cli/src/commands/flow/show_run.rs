@@ -1,4 +1,4 @@
-//! A run of a script for people: the source with the lines on which it stands, variables, what it waits for.
+//! Shows a run of a script: the source with the lines at which it waits, variables, what it waits for.
 //!
 //! ```text
 //! order-7  suspended  order 3f2a9c41d07b

@@ -1,4 +1,4 @@
-//! `segno key ...`: who may call the server, and what for.
+//! `segno key ...`: access keys.
 
 mod create;
 mod list;

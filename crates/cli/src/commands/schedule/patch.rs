@@ -1,4 +1,4 @@
-//! Changes in passing: what `toggle`, `trigger` and `backfill` have in common.
+//! What `toggle`, `trigger` and `backfill` have in common: they all call PatchSchedule.
 
 use segno_proto::{schedule::SchedulePatch, workflowservice::PatchScheduleRequest};
 

@@ -1,4 +1,4 @@
-//! `segno worker ...`: who is alive, until when, and what each one holds. Only Segno's own servers can say that.
+//! `segno worker ...`: workers, their leases and tasks. Only of Segno servers.
 
 mod describe;
 mod list;

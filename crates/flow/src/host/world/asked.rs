@@ -1,4 +1,4 @@
-//! What the test program asks for.
+//! Requests of the test program.
 
 use crate::interface::{End, EventKind, Failure, FailureInfo, Payload};
 use crate::library::Function;

@@ -1,7 +1,7 @@
-//! What stands in for the server: runs, tasks, timers and children, and a clock that jumps to the next thing due.
+//! Replaces the server in tests: runs, tasks, timers and children, and a clock that jumps to the next due time.
 //!
-//! Everything that happens at once is in a queue, first come first served; everything that happens later is on an agenda
-//! by time. A run's turn is executed in the moment its wake set asks for it, as the server does.
+//! Things that happen now are in a queue, in order; things that happen later are in an agenda by time. A run's turn is
+//! executed at the moment its wake set requires it, as in the server.
 
 mod asked;
 mod children;

@@ -1,4 +1,4 @@
-//! Runs: their events, turns and commands, how they begin and end.
+//! Runs: their events, turns, commands, start and end.
 
 use crate::interface::{Command, ContinueAsNew, Event, EventKind, Limits, Payload, Start, Unpaced};
 

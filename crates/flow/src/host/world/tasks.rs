@@ -1,4 +1,4 @@
-//! Tasks: attempts are calls of mocks.
+//! Tasks: attempts call mocks.
 
 use crate::interface::{End, EventKind, Failure, FailureInfo, Payload, ScheduleTask};
 use crate::library::Function;

@@ -1,4 +1,4 @@
-//! The other side, written to be obviously right: an encoder, its table, and a Huffman code made of single bits.
+//! A simple encoder with a dynamic table and a Huffman code made of single bits, as the other side in tests.
 
 use super::super::huffman::SYMBOLS;
 use super::super::table::STATIC;

@@ -1,4 +1,4 @@
-//! Blocks that must be refused, each for its reason, and such that look wrong but are not.
+//! Header blocks that must be refused, each for its reason, and valid ones that look malformed.
 
 use super::super::{Decoder, HpackError};
 use super::encoder::{self, Encoder, Literal};

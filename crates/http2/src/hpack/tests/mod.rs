@@ -1,4 +1,4 @@
-//! Tests of the decoder, and what they share: an encoder, fields written as text, chance that repeats.
+//! Tests of the decoder, and what they share: an encoder, fields written as text, a seeded random number generator.
 
 mod encoder;
 mod malformed;

@@ -1,4 +1,5 @@
-//! Any bytes are fields or an error; what an encoder writes is read back; tables stay the same.
+//! Random bytes give fields or an error; output of an encoder is decoded to the same fields; both dynamic tables stay
+//! equal.
 
 use super::super::huffman;
 use super::super::{Decoder, HpackError};

@@ -1,4 +1,4 @@
-//! Ends of runs, and what passes between runs: children, signals, requests to cancel.
+//! Ends of runs, and messages between runs: children, signals, requests to cancel.
 
 use segno_proto::{
     command::command::Attributes as Wire,

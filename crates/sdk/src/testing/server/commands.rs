@@ -1,4 +1,4 @@
-//! The answer to a workflow task: commands become events, in their order.
+//! Completes a workflow task: commands become events, in their order.
 
 use segno_proto::{
     command::{Command, command::Attributes as Wire, *},

@@ -1,4 +1,4 @@
-//! Updates: requests that come as messages, and the answers to them.
+//! Updates: request messages, and the answers to them.
 
 use prost::Message as _;
 use segno_proto::{common::Payload, events::*, protocol::Message, update};

@@ -1,8 +1,8 @@
-//! A server for one tree of runs, in memory and without a clock of its own: commands in, events out.
+//! A server for one tree of runs, in memory and without a clock: commands in, events out.
 //!
-//! It writes what Temporal's server writes, in the same order, so that an [`Execution`](crate::workflow) cannot tell the
-//! difference. It does nothing by itself: [`Server::next_due`] says when something happens next, [`Server::advance`] lets it
-//! happen, [`Server::take_orders`] says which attempts of tasks are to be begun or cancelled.
+//! It writes the events that Temporal's server writes, in the same order, so that an [`Execution`](crate::workflow)
+//! cannot tell the difference. Its caller drives it: [`Server::next_due`] is the time of the next event,
+//! [`Server::advance`] carries it out, [`Server::take_orders`] lists attempts of tasks to begin or to cancel.
 //!
 //! Not here: cron, retries of whole runs, Nexus, schedule-to-start time-outs (every task starts at once).
 

@@ -1,4 +1,4 @@
-//! A task that has not ended: its time-outs and retries, as Temporal's server decides them.
+//! A pending task: its time-outs and retries, as Temporal's server decides them.
 
 use std::time::Duration;
 

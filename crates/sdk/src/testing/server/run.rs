@@ -1,4 +1,4 @@
-//! One run: its history, what it waits for, and the workflow task that is due or under way.
+//! One run: its history, pending operations, and current workflow task.
 
 use std::collections::BTreeMap;
 

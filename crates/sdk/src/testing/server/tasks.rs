@@ -1,4 +1,4 @@
-//! Tasks of a run: what happens to the run when an attempt begins, ends, or times out.
+//! Tasks of a run: the events of starts, ends and time-outs of attempts.
 
 use segno_proto::{
     common::{self, Payload},

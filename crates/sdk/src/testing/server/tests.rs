@@ -1,4 +1,4 @@
-//! The server in memory by itself: commands in, events out.
+//! Tests of the server in memory: commands in, events out.
 
 use segno_proto::{
     command::{Command, command::Attributes as Wire, *},
