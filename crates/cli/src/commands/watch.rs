@@ -14,19 +14,19 @@ use crate::{
 };
 use segno_proto::Nanos;
 
-/// Whether and how often a command repeats itself.
+/// Whether and how often a command repeats its output.
 #[derive(Args, Clone, Debug)]
 pub struct Watch {
-    /// Show it again and again, until Ctrl-C.
+    /// Repeat the output until Ctrl-C.
     #[arg(long)]
     watch: bool,
-    /// The pause between two looks.
+    /// Pause between repetitions.
     #[arg(long, value_name = "DURATION", value_parser = args::duration, default_value = "2s", requires = "watch")]
     interval: Nanos,
 }
 
 impl Watch {
-    /// Looks once, or until the user ends it. On a terminal each look takes the place of the one before.
+    /// Runs the command once, or until Ctrl-C. On a terminal each output replaces the previous one.
     pub async fn repeat(
         self,
         client: &mut Client,

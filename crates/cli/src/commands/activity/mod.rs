@@ -36,7 +36,7 @@ enum Command {
     List(list::List),
     /// Counts activities.
     Count(count::Count),
-    /// Shows how an activity stands.
+    /// Shows the state of an activity.
     Describe(describe::Describe),
     /// Starts an activity.
     Start(Box<start::Start>),
@@ -44,7 +44,7 @@ enum Command {
     Execute(Box<execute::Execute>),
     /// Waits for the end of an activity and prints its result.
     Result(result::ResultOf),
-    /// Asks the worker of an activity to cancel it.
+    /// Requests the cancellation of an activity.
     Cancel(cancel::Cancel),
     /// Ends an activity at once.
     Terminate(terminate::Terminate),
@@ -56,9 +56,9 @@ enum Command {
     Fail(finish::Fail),
     /// Pauses an activity: no attempt begins until it is unpaused.
     Pause(operate::Pause),
-    /// Lets a paused activity go on.
+    /// Unpauses an activity.
     Unpause(operate::Unpause),
-    /// Begins an activity anew, with its first attempt.
+    /// Resets an activity to its first attempt.
     Reset(operate::Reset),
     /// Changes time-outs, retries or the task queue of an activity.
     UpdateOptions(operate::UpdateOptions),

@@ -40,7 +40,7 @@ pub struct Unpause {
     /// Count attempts from one again.
     #[arg(long)]
     reset_attempts: bool,
-    /// Forget what was said by heartbeats.
+    /// Discard heartbeat details.
     #[arg(long)]
     reset_heartbeats: bool,
 }
@@ -50,10 +50,10 @@ pub struct Unpause {
 pub struct Reset {
     #[command(flatten)]
     activity: ActivitySelector,
-    /// Forget what was said by heartbeats.
+    /// Discard heartbeat details.
     #[arg(long)]
     reset_heartbeats: bool,
-    /// Let a paused activity stay paused.
+    /// Keep a paused activity paused.
     #[arg(long)]
     keep_paused: bool,
 }
@@ -68,7 +68,7 @@ pub struct UpdateOptions {
     /// The queue of its tasks.
     #[arg(long, value_name = "NAME")]
     task_queue: Option<String>,
-    /// Longest time with all attempts.
+    /// Longest time for all attempts together.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     schedule_to_close_timeout: Option<Nanos>,
     /// Longest time a task waits for a worker.

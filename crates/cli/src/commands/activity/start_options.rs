@@ -52,7 +52,7 @@ pub struct StartOptions {
     /// Longest time until a retry.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     retry_maximum_interval: Option<Nanos>,
-    /// By what the time until a retry grows. [default: 2]
+    /// Factor by which the time until a retry grows. [default: 2]
     #[arg(long, value_name = "NUMBER")]
     retry_backoff_coefficient: Option<f64>,
     /// Most attempts. [default: no limit]
@@ -73,16 +73,16 @@ pub struct StartOptions {
     /// Priority of its tasks: 1 (first) to 5.
     #[arg(long, value_name = "1-5", value_parser = clap::value_parser!(i32).range(1..=5))]
     priority_key: Option<i32>,
-    /// Tasks with the same key share what their queue hands out.
+    /// Fairness key: keys share the task queue by their weights.
     #[arg(long, value_name = "KEY")]
     fairness_key: Option<String>,
-    /// How much of it that key gets. [default: 1]
+    /// Weight of the fairness key. [default: 1]
     #[arg(long, value_name = "NUMBER")]
     fairness_weight: Option<f32>,
-    /// One line about the activity, for people.
+    /// One line about the activity, for user interfaces.
     #[arg(long, value_name = "TEXT")]
     static_summary: Option<String>,
-    /// More about the activity, for people.
+    /// More about the activity, for user interfaces.
     #[arg(long, value_name = "TEXT")]
     static_details: Option<String>,
 }

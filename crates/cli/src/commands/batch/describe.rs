@@ -24,7 +24,7 @@ pub struct Describe {
 }
 
 impl Describe {
-    /// Prints how far the job has come.
+    /// Prints the progress of the job.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = DescribeBatchOperationRequest { namespace: client.namespace.clone(), job_id: self.job_id };
         let answer = client.workflows.describe_batch_operation(request(message)).await;

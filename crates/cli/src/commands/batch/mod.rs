@@ -30,7 +30,7 @@ pub struct Batch {
 enum Command {
     /// Lists batch jobs.
     List(list::List),
-    /// Shows how far a batch job has come.
+    /// Shows the progress of a batch job.
     Describe(describe::Describe),
     /// Stops a batch job.
     Terminate(terminate::Terminate),
@@ -48,7 +48,7 @@ impl Batch {
     }
 }
 
-/// One workflow, or all that fit a filter.
+/// One workflow, or all that match a filter.
 #[derive(Args, Clone, Debug)]
 pub struct Selection {
     /// Workflow id.
@@ -57,13 +57,13 @@ pub struct Selection {
     /// Run id. [default: the newest run]
     #[arg(short, long, value_name = "ID", default_value = "", hide_default_value = true, conflicts_with = "query")]
     run_id: String,
-    /// All workflows that fit a list filter: starts a batch job.
+    /// All workflows that match a list filter: starts a batch job.
     #[arg(short, long, value_name = "FILTER", conflicts_with = "workflow_id")]
     query: Option<String>,
     /// Most workflows per second.
     #[arg(long, value_name = "NUMBER", requires = "query")]
     rps: Option<f32>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub yes: bool,
 }

@@ -18,11 +18,11 @@ pub struct Cluster {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Shows the nodes and what each one owns.
+    /// Shows the nodes with their shards and links.
     Status(status::ClusterStatus),
-    /// Lets a node hand over everything that it owns.
+    /// Moves all shards of a node to others.
     Drain(drain::Drain),
-    /// Fences a node: it loses its place at once.
+    /// Fences a node: its writes are refused at once.
     Fence(fence::Fence),
 }
 

@@ -22,7 +22,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Prints what is wrong.
+    /// Prints errors and warnings.
     pub fn run(self, format: Format, _colors: bool) -> anyhow::Result<()> {
         let mut found = Vec::new();
         for file in files::read(&self.files)? {

@@ -21,7 +21,7 @@ pub struct Deploy {
     /// Store the version and leave the current one as it is.
     #[arg(long)]
     no_activate: bool,
-    /// Deploy although runs of that type are open that are no scripts.
+    /// Deploy although workflows in code of that type are open.
     #[arg(long)]
     take_over: bool,
     /// Scripts, or directories of them.

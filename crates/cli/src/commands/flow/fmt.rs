@@ -11,10 +11,10 @@ use crate::{client::ClientError, output};
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  segno flow fmt order.flow\n\nNo server is needed. Prints the names of the files that \
-                        changed. With --check nothing is changed, and it ends with 1 if something would be."
+                        changed. With --check no file is changed, and the command ends with 1 if one would be."
 )]
 pub struct Fmt {
-    /// Only say which files are not in the style.
+    /// Print the names of unformatted files and change nothing.
     #[arg(long)]
     check: bool,
     /// Scripts.

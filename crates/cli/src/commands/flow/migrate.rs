@@ -24,7 +24,7 @@ pub struct Migrate {
     /// Reset the run to the turn of this event first; also for closed runs.
     #[arg(long, value_name = "EVENT", default_value_t = 0, hide_default_value = true)]
     from_event: i64,
-    /// Only say whether it is possible.
+    /// Check whether the move is possible and change nothing.
     #[arg(long)]
     check: bool,
 }

@@ -32,19 +32,19 @@ pub struct Flow {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Compiles scripts and prints what is wrong with them.
+    /// Compiles scripts and prints errors and warnings.
     Check(check::Check),
-    /// Rewrites scripts in the one style.
+    /// Formats scripts.
     Fmt(fmt::Fmt),
     /// Stores scripts on the server and makes them current.
     Deploy(deploy::Deploy),
     /// Lists scripts.
     List(list::List),
-    /// Shows a script, or what one run of it is doing.
+    /// Shows a script, or the state of a run.
     Show(show::Show),
     /// Makes a stored version the current one.
     Activate(activate::Activate),
-    /// Makes the version current that was it before.
+    /// Makes the previous version the current one.
     Rollback(rollback::Rollback),
     /// Removes a version, or takes a script out of use.
     Delete(delete::Delete),

@@ -28,10 +28,10 @@ pub struct Run {
     name: String,
     #[command(flatten)]
     input: Input,
-    /// Workflow id. [default: one is made up]
+    /// Workflow id. [default: a random one]
     #[arg(short, long, value_name = "ID")]
     workflow_id: Option<String>,
-    /// Queue of its tasks, unless the script names one.
+    /// Task queue of its tasks, unless the script names one.
     #[arg(short, long, value_name = "QUEUE", default_value = QUEUE)]
     task_queue: String,
     /// Start it and do not wait.

@@ -20,7 +20,7 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Example:\n  segno flow show order\n  segno flow show order@3f2a9c41d07b\n  segno flow show --workflow-id \
-                        order-7\n\nOf a run it shows the source with the lines on which it stands, its variables and what it \
+                        order-7\n\nOf a run it shows the source with the lines at which it waits, its variables and what it \
                         waits for."
 )]
 pub struct Show {
@@ -33,7 +33,7 @@ pub struct Show {
     /// Run id. [default: the newest run]
     #[arg(short, long, value_name = "ID", default_value = "", hide_default_value = true, requires = "workflow_id")]
     run_id: String,
-    /// As the run was when this event was its last.
+    /// The state at this event.
     #[arg(long, value_name = "EVENT", default_value_t = 0, hide_default_value = true, requires = "workflow_id")]
     at: i64,
 }

@@ -20,22 +20,22 @@ use crate::{
                   segno key create ci --grant default:write --expires-in 30d\n  \
                   segno key create reporting --grant '*:read' --certificate reports.example")]
 pub struct Create {
-    /// What it is called.
+    /// Name of the key.
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it allows: NAMESPACE:ROLE, or *:ROLE for the whole server; roles are read, work, write, admin; may be repeated.
+    /// A grant: NAMESPACE:ROLE, or *:ROLE for the whole server; roles are read, work, write, admin; may be repeated.
     #[arg(long, value_name = "NAMESPACE:ROLE", required = true)]
     grant: Vec<String>,
-    /// A task queue that may be polled with it; may be repeated. A * at the end stands for any rest. [default: all]
+    /// A task queue that the key may poll; may be repeated. A * at the end matches any rest. [default: all]
     #[arg(long, value_name = "NAME")]
     task_queue: Vec<String>,
-    /// The common name of the client certificate that it stands for: there is no secret then.
+    /// The common name of the client certificate that is used instead of a secret.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     certificate: String,
-    /// How many calls a second may be made with it. [default: no limit]
+    /// Calls per second with this key. [default: no limit]
     #[arg(long, value_name = "COUNT", default_value_t = 0, hide_default_value = true)]
     calls_per_second: u32,
-    /// How long it is valid. [default: until it is revoked]
+    /// How long the key is valid. [default: until it is revoked]
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     expires_in: Option<Nanos>,
 }

@@ -25,7 +25,7 @@ enum Command {
     List(list::List),
     /// Revokes a key at once.
     Revoke(revoke::Revoke),
-    /// Shows who the server takes you for.
+    /// Shows the name and the grants under which the server knows you.
     Whoami(whoami::WhoAmI),
 }
 

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno key revoke ci")]
 pub struct Revoke {
-    /// What it is called.
+    /// Name of the key.
     #[arg(value_name = "NAME")]
     name: String,
 }

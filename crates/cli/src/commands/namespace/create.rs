@@ -18,13 +18,13 @@ pub struct Create {
     /// How long closed workflows are kept.
     #[arg(long, value_name = "DURATION", value_parser = args::duration, default_value = "72h")]
     retention: Nanos,
-    /// What it is for.
+    /// Description of the namespace.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     description: String,
-    /// Address of its owner.
+    /// Email address of its owner.
     #[arg(long, value_name = "ADDRESS", default_value = "", hide_default_value = true)]
     email: String,
-    /// Something to keep with it; may be repeated.
+    /// An entry of the namespace's data, as KEY=VALUE; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = args::key_value)]
     data: Vec<(String, String)>,
 }

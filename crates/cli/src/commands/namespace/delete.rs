@@ -12,10 +12,10 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno namespace delete orders --yes")]
 pub struct Delete {
-    /// The namespace. It has to be named here: deleting is no place for defaults.
+    /// The namespace. There is no default.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
 }

@@ -31,7 +31,7 @@ enum Command {
     Create(create::Create),
     /// Changes a namespace.
     Update(update::Update),
-    /// Deletes a namespace and everything in it.
+    /// Deletes a namespace and all its workflows.
     Delete(delete::Delete),
 }
 

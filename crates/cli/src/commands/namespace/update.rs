@@ -31,13 +31,13 @@ struct Changes {
     /// How long closed workflows are kept.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     retention: Option<Nanos>,
-    /// What it is for.
+    /// Description of the namespace.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// Address of its owner.
+    /// Email address of its owner.
     #[arg(long, value_name = "ADDRESS")]
     email: Option<String>,
-    /// Something to keep with it, beside what is there; may be repeated.
+    /// An entry of the namespace's data, as KEY=VALUE, added to existing ones; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = args::key_value)]
     data: Vec<(String, String)>,
 }

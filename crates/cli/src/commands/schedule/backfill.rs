@@ -18,13 +18,13 @@ use crate::client::Client;
 pub struct Backfill {
     #[command(flatten)]
     target: Target,
-    /// The first time.
+    /// Start of the time span.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     start_time: Timestamp,
-    /// The last time.
+    /// End of the time span.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     end_time: Timestamp,
-    /// What to do if the last workflow still runs. [default: what the schedule says]
+    /// What to do if the last workflow still runs. [default: the policy of the schedule]
     #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
     overlap_policy: Option<Overlap>,
 }

@@ -23,7 +23,7 @@ pub struct Create {
     target: Target,
     #[command(flatten)]
     plan: Plan,
-    /// A note kept with the schedule, as KEY=JSON; may be repeated.
+    /// A memo field of the schedule, as KEY=JSON; may be repeated.
     #[arg(long, value_name = "KEY=JSON", value_parser = args::key_json)]
     schedule_memo: Vec<(String, String)>,
     /// A search attribute of the schedule, as KEY=JSON; may be repeated.

@@ -14,7 +14,7 @@ use crate::{
 pub struct Delete {
     #[command(flatten)]
     target: Target,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
 }

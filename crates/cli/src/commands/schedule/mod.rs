@@ -29,17 +29,17 @@ pub struct Schedule {
 enum Command {
     /// Creates a schedule.
     Create(Box<create::Create>),
-    /// Shows a schedule: what it does, has done and will do.
+    /// Shows a schedule with its recent and next actions.
     Describe(describe::Describe),
     /// Lists schedules.
     List(list::List),
-    /// Pauses a schedule, or lets it go on.
+    /// Pauses or unpauses a schedule.
     Toggle(toggle::Toggle),
     /// Starts the workflow of a schedule now.
     Trigger(trigger::Trigger),
-    /// Does what a schedule would have done in the past.
+    /// Takes the actions of a time span in the past.
     Backfill(backfill::Backfill),
-    /// Replaces what a schedule does.
+    /// Replaces the specification of a schedule.
     Update(Box<update::Update>),
     /// Deletes a schedule. Workflows that it started go on.
     Delete(delete::Delete),

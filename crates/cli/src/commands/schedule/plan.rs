@@ -29,12 +29,12 @@ pub struct Plan {
     /// Task queue of the workers.
     #[arg(short, long, value_name = "NAME")]
     task_queue: String,
-    /// How workflow ids begin; the time is appended. [default: the id of the schedule]
+    /// Prefix of workflow ids; the time is appended. [default: the id of the schedule]
     #[arg(short, long, value_name = "ID")]
     workflow_id: Option<String>,
     #[command(flatten)]
     input: Input,
-    /// Act at this interval, perhaps with an offset: 45m, 6h/5h; may be repeated.
+    /// Act at this interval, with an optional offset: 45m, 6h/5h; may be repeated.
     #[arg(long, value_name = "INTERVAL", value_parser = interval)]
     interval: Vec<IntervalSpec>,
     /// Act at these times of the calendar: '{"hour": "3", "dayOfWeek": "Fri"}'; may be repeated.
@@ -52,13 +52,13 @@ pub struct Plan {
     /// Not after this time.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     end_time: Option<Timestamp>,
-    /// Act up to this much later, so that not everything happens at once.
+    /// Delay each action by up to this time (jitter).
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     jitter: Option<Nanos>,
     /// What to do if the last workflow still runs.
     #[arg(long, value_enum, ignore_case = true, default_value_t = Overlap::Skip, value_name = "POLICY")]
     overlap_policy: Overlap,
-    /// After a time without a server, act for this much of it. [default: a year]
+    /// Catch-up window: how old actions that were missed while the server was down may be. [default: a year]
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     catchup_window: Option<Nanos>,
     /// Pause when a workflow fails.
@@ -67,7 +67,7 @@ pub struct Plan {
     /// Begin paused.
     #[arg(long)]
     paused: bool,
-    /// A note for people.
+    /// A note about the schedule.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     notes: String,
     /// Stop after this many actions. [default: no limit]
@@ -79,10 +79,10 @@ pub struct Plan {
     /// Longest time for one run.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     run_timeout: Option<Nanos>,
-    /// Longest time a worker may take for one turn. [default: 10s]
+    /// Time-out of a workflow task. [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     task_timeout: Option<Nanos>,
-    /// A note kept with each workflow, as KEY=JSON; may be repeated.
+    /// A memo field of each workflow, as KEY=JSON; may be repeated.
     #[arg(long, value_name = "KEY=JSON", value_parser = args::key_json)]
     memo: Vec<(String, String)>,
     /// A search attribute of each workflow, as KEY=JSON; may be repeated.

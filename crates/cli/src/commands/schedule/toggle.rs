@@ -14,10 +14,10 @@ use crate::{client::Client, commands::reason};
 pub struct Toggle {
     #[command(flatten)]
     target: Target,
-    /// Pause it.
+    /// Pause the schedule.
     #[arg(long)]
     pause: bool,
-    /// Let it go on.
+    /// Unpause the schedule.
     #[arg(long)]
     unpause: bool,
     /// Why.

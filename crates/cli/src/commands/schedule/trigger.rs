@@ -14,7 +14,7 @@ use crate::client::Client;
 pub struct Trigger {
     #[command(flatten)]
     target: Target,
-    /// What to do if the last workflow still runs. [default: what the schedule says]
+    /// What to do if the last workflow still runs. [default: the policy of the schedule]
     #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
     overlap_policy: Option<Overlap>,
 }

@@ -18,7 +18,7 @@ pub struct Remove {
     /// Name; may be repeated.
     #[arg(long, value_name = "NAME", required = true)]
     name: Vec<String>,
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     yes: bool,
 }

@@ -16,7 +16,7 @@ pub struct TaskQueue {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Shows who polls a task queue, and how much waits in it.
+    /// Shows the pollers and the backlog of a task queue.
     Describe(describe::Describe),
 }
 

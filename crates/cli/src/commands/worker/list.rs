@@ -15,7 +15,7 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  segno worker list\n  segno worker list --alive")]
 pub struct List {
-    /// Leave out workers that are gone.
+    /// Leave out inactive workers.
     #[arg(long)]
     alive: bool,
 }

@@ -21,9 +21,9 @@ pub struct Worker {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Lists workers: who is alive, until when, and how much each one holds.
+    /// Lists workers with their leases and numbers of tasks.
     List(list::List),
-    /// Shows one worker and what it holds.
+    /// Shows one worker and its tasks.
     Describe(describe::Describe),
 }
 

@@ -48,7 +48,7 @@ enum Command {
     Count(count::Count),
     /// Shows the history of a workflow.
     Show(show::Show),
-    /// Shows how a workflow stands.
+    /// Shows the state of a workflow.
     Describe(describe::Describe),
     /// Starts a workflow.
     Start(Box<start::Start>),
@@ -58,29 +58,29 @@ enum Command {
     Signal(signal::Signal),
     /// Sends a signal to a workflow, and starts it if it is not open.
     SignalWithStart(Box<signal_with_start::SignalWithStart>),
-    /// Asks a workflow something.
+    /// Sends a query to a workflow and prints its result.
     Query(query::Query),
-    /// Asks a worker where the code of a workflow stands.
+    /// Asks a worker for the stack trace of a workflow.
     Stack(stack::Stack),
-    /// Shows a workflow, what is pending in it and its children as a tree.
+    /// Shows a workflow, its pending operations and its children as a tree.
     Trace(trace::Trace),
     /// Sends an update to a workflow and prints its result.
     Update(update::Update),
-    /// Lets a workflow go on from an earlier event, as a new run.
+    /// Resets a workflow: starts a new run from an earlier event.
     Reset(reset::Reset),
-    /// Asks a workflow to cancel itself.
+    /// Requests the cancellation of a workflow.
     Cancel(cancel::Cancel),
     /// Ends a workflow at once.
     Terminate(terminate::Terminate),
-    /// Pauses a workflow: nothing of it is handed to workers until it is unpaused.
+    /// Pauses a workflow: its tasks are not handed to workers until it is unpaused.
     Pause(pause::Pause),
-    /// Lets a paused workflow go on.
+    /// Unpauses a workflow.
     Unpause(pause::Unpause),
     /// Waits for the end of a workflow and prints its result.
     Result(result::ResultOf),
     /// Deletes a workflow and its history.
     Delete(delete::Delete),
-    /// Says why a workflow does not go on.
+    /// Explains why a workflow does not go on.
     Why(why::Why),
 }
 

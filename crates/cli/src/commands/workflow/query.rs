@@ -23,7 +23,7 @@ pub struct Query {
     r#type: String,
     #[command(flatten)]
     input: Input,
-    /// Do not ask if the workflow is not open, or did not complete.
+    /// Do not query if the workflow is not open, or did not complete.
     #[arg(long, value_enum, ignore_case = true, value_name = "CONDITION")]
     reject_condition: Option<Condition>,
 }

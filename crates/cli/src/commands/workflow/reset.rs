@@ -23,10 +23,10 @@ use crate::{
 pub struct Reset {
     #[command(flatten)]
     target: Target,
-    /// The workflow task to go back to: the id of its completed event, or of the one that follows its start.
+    /// The workflow task to reset to: the id of its completed event, or of the one that follows its start.
     #[arg(short, long, value_name = "ID")]
     event_id: Option<i64>,
-    /// Where to go back to instead.
+    /// The workflow task to reset to.
     #[arg(long, alias = "type", value_enum, ignore_case = true, value_name = "PLACE")]
     to: Option<Place>,
     /// Why; kept in the history.

@@ -21,7 +21,7 @@ use crate::{
 pub struct Show {
     #[command(flatten)]
     target: Target,
-    /// Go on with what happens, until the run ends. As JSON: one event per line.
+    /// Follow new events until the run ends. As JSON: one event per line.
     #[arg(short, long)]
     follow: bool,
 }

@@ -37,13 +37,13 @@ pub struct StartOptions {
     /// Longest time for one run.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     run_timeout: Option<Nanos>,
-    /// Longest time a worker may take for one turn. [default: 10s]
+    /// Time-out of a workflow task. [default: 10s]
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     task_timeout: Option<Nanos>,
     /// Begin only after this time.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     start_delay: Option<Nanos>,
-    /// Begin again and again, by this cron schedule.
+    /// Start a new run at each time of this cron schedule.
     #[arg(long, value_name = "SCHEDULE", default_value = "", hide_default_value = true)]
     cron: String,
     /// Whether the id of an ended workflow may be used again.
@@ -55,7 +55,7 @@ pub struct StartOptions {
     /// The same as --id-conflict-policy Fail, which is the default.
     #[arg(long, hide = true, conflicts_with = "id_conflict_policy")]
     fail_existing: bool,
-    /// A note kept with the workflow, as KEY=JSON; may be repeated.
+    /// A memo field of the workflow, as KEY=JSON; may be repeated.
     #[arg(long, value_name = "KEY=JSON", value_parser = args::key_json)]
     memo: Vec<(String, String)>,
     /// A search attribute, as KEY=JSON; may be repeated.
@@ -64,10 +64,10 @@ pub struct StartOptions {
     /// Priority of its tasks: 1 (first) to 5.
     #[arg(long, value_name = "1-5", value_parser = clap::value_parser!(i32).range(1..=5))]
     priority_key: Option<i32>,
-    /// One line about the workflow, for people.
+    /// One line about the workflow, for user interfaces.
     #[arg(long, value_name = "TEXT")]
     static_summary: Option<String>,
-    /// More about the workflow, for people.
+    /// More about the workflow, for user interfaces.
     #[arg(long, value_name = "TEXT")]
     static_details: Option<String>,
 }

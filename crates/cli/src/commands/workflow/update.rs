@@ -29,10 +29,10 @@ pub struct Update {
     name: String,
     #[command(flatten)]
     input: Input,
-    /// Id of the update: the same id is carried out once. [default: a random one]
+    /// Id of the update: an id is executed once. [default: a random one]
     #[arg(long, value_name = "ID")]
     update_id: Option<String>,
-    /// Refuse if the workflow's first run is another one.
+    /// Refuse if the workflow has another first run.
     #[arg(long, value_name = "ID", default_value = "", hide_default_value = true)]
     first_execution_run_id: String,
     /// Do not wait for the result, only until the workflow has accepted the update.
