@@ -1,4 +1,4 @@
-//! What is told of deployments, in the words of the protocol. Older fields are filled, too: clients still read them.
+//! Descriptions of deployments as protocol messages. Deprecated fields are filled, too, because clients still read them.
 
 use std::collections::BTreeMap;
 
