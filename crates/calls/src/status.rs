@@ -1,4 +1,5 @@
-//! From refusals to statuses: one table. SDKs look at the first detail message, people at the text; both are Temporal's.
+//! Maps errors to gRPC statuses, in one table. SDKs evaluate the first detail message, users read the text; both are
+//! Temporal's.
 
 use std::time::Duration;
 

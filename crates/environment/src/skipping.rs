@@ -1,11 +1,11 @@
-//! A clock that jumps: while nothing is under way, the next moment for which something waits is now.
+//! A clock that jumps to the next wake-up while no work is under way.
 //!
-//! This is the time skipping of Temporal's test server ([decision 027](../../../docs/internals/decisions/027-time-skipping.md)).
-//! Workflow tasks and activities that are scheduled or started hold time, as do messages between runs. Timers, back-offs,
-//! time-outs of workflows, schedules and cron do not: they are what time jumps to. While time is held or locked it passes
-//! at its usual pace.
+//! This is the time skipping of Temporal's test server ([decision
+//! 027](../../../docs/internals/decisions/027-time-skipping.md)). Workflow tasks and activities that are scheduled or
+//! started hold time, as do messages between runs. Timers, back-offs, time-outs of workflows, schedules and cron do
+//! not: they are the times to which the clock jumps. While time is held or locked it passes at its usual pace.
 //!
-//! Only the timer loop of the runs moves the clock, so that nothing happens between the decision and the jump.
+//! Only the timer loop of the runs moves the clock, so that no call is handled between the decision and the jump.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
-//! The field of an encoded request that decides who may make it: the namespace.
+//! The namespace of an encoded request, by which authorization is decided.
 //!
-//! It is found in the bytes, so that a rule holds for every service in the same way and before anything is decoded.
+//! It is read from the bytes, so that a rule applies to every service in the same way, before a request is decoded.
 
 use std::collections::HashMap;
 

@@ -1,15 +1,15 @@
 //! Whether SQLite's recovery of the write-ahead log would lose commits that were acknowledged.
 //!
-//! After a crash SQLite reads the log up to the first frame that is not valid and drops the rest, without a word. That is
+//! After a crash SQLite reads the log up to the first frame that is not valid and silently drops the rest. That is
 //! right for a transaction that a power cut tore, and wrong for a log that was damaged: everything after one flipped
-//! byte is gone. This module looks at the files before SQLite does. It reads; it never writes.
+//! byte is gone. This module checks the files before SQLite opens them, and writes nothing.
 //!
 //! The format (<https://www.sqlite.org/fileformat2.html#the_write_ahead_log>): a header of 32 bytes, then frames, each a
 //! header of 24 bytes and a page. A frame carries the salts of its generation of the log; the last frame of a transaction
 //! carries the size of the database. Its checksum continues the one of the frame before it, so whether a frame follows
 //! on another one can be told from the two alone, even if a frame before them is damaged.
 //!
-//! What can be told, since a commit is acknowledged only after the log was synced, and the next transaction is written
+//! What the check can detect, since a commit is acknowledged only after the log was synced, and the next transaction is written
 //! after that:
 //!
 //! - A frame that follows on the last frame of a transaction proves that this transaction was synced. If recovery would

@@ -1,7 +1,8 @@
-//! Buckets: which part of the runs a workflow belongs to.
+//! Buckets: a fixed hash that assigns each workflow to a range of runs.
 //!
-//! A bucket is 16 bits of SipHash-2-4 with a key of zeros over the namespace key (32 bits, little endian) and the workflow
-//! id. It is stored with runs and outbox rows and never changes, so that the runs of a range of buckets can be found.
+//! A bucket is 16 bits of SipHash-2-4 with a key of zeros over the namespace key (32 bits, little endian) and the
+//! workflow id. It is stored with runs and outbox rows and never changes, so that the runs of a range of buckets can be
+//! found.
 
 use std::hash::Hasher;
 

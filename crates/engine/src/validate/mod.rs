@@ -1,8 +1,8 @@
-//! Checks of what clients and workers send, shared by the RPC edge and the commands of a workflow task.
+//! Checks of requests of clients and workers, shared by the RPC edge and the commands of a workflow task.
 //!
-//! A check may fill in defaults and cap values where Temporal does, hence the `&mut`; what it refuses comes with the
-//! text Temporal would send, since users search for these texts. Order matters for the same reason: the first fault
-//! found is the one reported. Nothing here looks at a workflow's state or at a clock.
+//! A check may fill in defaults and cap values where Temporal does, hence the `&mut`; refusals have the text that
+//! Temporal would send, since users search for these texts. The order of checks is Temporal's for the same reason: the
+//! first fault found is reported. Checks use neither a workflow's state nor a clock.
 //!
 //! The checks of whole commands are in [`commands`] and [`workflow_commands`], those of activities in [`activity`].
 

@@ -1,4 +1,4 @@
-//! Destructuring: the value on top of the operand stack is taken apart and dropped.
+//! Destructuring: assigns the parts of the value on top of the operand stack, and drops it.
 
 use crate::diagnostic::Position;
 use crate::hir::{Access, Expr, Pattern};

@@ -1,4 +1,4 @@
-//! Instructions that make values: lists, objects, texts, and the parts of values that are taken apart.
+//! Instructions that build values (lists, objects, strings) and that destructure them.
 
 use std::rc::Rc;
 use std::sync::Arc;
