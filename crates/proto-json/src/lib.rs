@@ -16,8 +16,10 @@ pub use from_json::{Reading, from_json, span};
 pub use json::{Json, float};
 pub use parse::{Member, Node, NodeValue, parse};
 pub use prost_reflect;
-use prost_reflect::{DescriptorPool, MessageDescriptor};
+use prost_reflect::{DescriptorPool, MessageDescriptor, prost::Message};
+use prost_types::FileDescriptorSet;
 pub use scalars::{base64, from_base64, integer, whole};
+use segno_proto::DESCRIPTORS;
 pub use to_json::{View, bytes_to_json, to_json};
 
 const PAYLOAD: &str = "temporal.api.common.v1.Payload";
@@ -25,8 +27,12 @@ const PAYLOADS: &str = "temporal.api.common.v1.Payloads";
 
 /// The descriptor of a message by its full name, such as `temporal.api.history.v1.HistoryEvent`.
 pub fn descriptor(name: &str) -> Option<MessageDescriptor> {
-    static POOL: LazyLock<DescriptorPool> =
-        LazyLock::new(|| DescriptorPool::decode(segno_proto::DESCRIPTORS).expect("the build wrote these descriptors"));
+    static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+        let mut set = FileDescriptorSet::decode(DESCRIPTORS).expect("the build wrote these descriptors");
+        // Comments, which are half of it.
+        set.file.iter_mut().for_each(|file| file.source_code_info = None);
+        DescriptorPool::from_file_descriptor_set(set).expect("they are complete")
+    });
     POOL.get_message_by_name(name)
 }
 
