@@ -5,12 +5,13 @@ use crate::check::{Problem, Tree};
 /// Crates and those of ours they may use, directly. A crate may always use itself (its tests do).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-proto", &[]),
+    ("segno-proto-json", &["segno-proto"]),
     ("segno-http2", &[]),
     // The language knows nothing of the server that executes it.
     ("segno-flow", &[]),
     ("segno-sdk-macros", &[]),
     // The wire only, so that it works against any server.
-    ("segno-sdk", &["segno-proto", "segno-sdk-macros"]),
+    ("segno-sdk", &["segno-proto", "segno-proto-json", "segno-sdk-macros"]),
     ("segno-engine", &["segno-proto"]),
     ("segno-store", &[]),
     ("segno-store-sqlite", &["segno-store"]),
@@ -73,7 +74,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-node"]),
     ("segno-security", &["segno-proto", "segno-node", "segno-calls"]),
     // Calls reach the server through a port, so that these two compile beside it.
-    ("segno-http-api", &["segno-proto", "segno-flow", "segno-calls"]),
+    ("segno-http-api", &["segno-proto", "segno-proto-json", "segno-flow", "segno-calls"]),
     (
         "segno-web",
         &["segno-proto", "segno-engine", "segno-flow", "segno-node", "segno-calls", "segno-security", "segno-http-api"],
@@ -97,6 +98,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "segno",
         &[
             "segno-proto",
+            "segno-proto-json",
             "segno-flow",
             "segno-store",
             "segno-store-postgres",

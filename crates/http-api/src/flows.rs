@@ -18,7 +18,9 @@ use segno_proto::{
     timestamp_nanos,
 };
 use serde_json::{Value, json};
-use tonic::{Code, Extensions, Status};
+use tonic::{Extensions, Status};
+
+use super::{http_status, parameters::unescape};
 
 /// Where these paths begin.
 pub const PREFIX: &str = "/api/v1/namespaces/";
@@ -158,23 +160,11 @@ fn ok(value: &Value) -> Answer {
 }
 
 fn failed(status: &Status) -> Answer {
-    let code = match status.code() {
-        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => StatusCode::BAD_REQUEST,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
-        Code::PermissionDenied => StatusCode::FORBIDDEN,
-        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
     let mut body = json!({ "code": status.code() as i32, "message": status.message() });
     if let Some(found) = details(status) {
         body["diagnostics"] = diagnostics(&found.diagnostics);
     }
-    (code, JSON, body.to_string().into_bytes())
+    (http_status(status.code()), JSON, body.to_string().into_bytes())
 }
 
 /// The diagnostics that a status carries.
@@ -265,19 +255,7 @@ fn parse(query: &str) -> Result<BTreeMap<String, String>, Status> {
 /// Undoes percent-encoding (RFC 3986).
 pub fn decode(text: &str) -> Result<String, Status> {
     let bad = || Status::invalid_argument(format!("{text:?} is not percent-encoded text"));
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        if *first != b'%' {
-            bytes.push(*first);
-            rest = after;
-            continue;
-        }
-        let digits = after.get(..2).and_then(|digits| str::from_utf8(digits).ok()).ok_or_else(bad)?;
-        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| bad())?);
-        rest = &after[2..];
-    }
-    String::from_utf8(bytes).map_err(|_| bad())
+    String::from_utf8(unescape(text, false).ok_or_else(bad)?).map_err(|_| bad())
 }
 
 #[cfg(test)]

@@ -1,29 +1,28 @@
 //! Temporal's HTTP API: JSON over the same calls as gRPC.
 //!
 //! [`answer`] is the one entry. Method and path name a call ([`routes`]); body, path and query become its request
-//! ([`decode`], [`parameters`]), which [`Service`] handles like a gRPC call; the response or the status becomes JSON
-//! ([`encode`]). All of it goes by the descriptors of the protocol ([`schema`]): nothing is written per call. Texts of errors
-//! and the short form of payloads ([`payload`]) are those of Temporal's server. See docs/reference/http-api.md.
+//! ([`segno_proto_json`], [`parameters`]), which [`Service`] handles like a gRPC call; the response or the status becomes
+//! JSON. All of it goes by the descriptors of the protocol: nothing is written per call. Texts of errors and the short form
+//! of payloads ([`payload`]) are those of Temporal's server. See docs/reference/http-api.md.
 
-mod decode;
-mod dynamic;
-mod encode;
 pub mod flows;
-mod json;
 mod parameters;
 mod payload;
 mod routes;
-mod scalars;
-mod schema;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::Full;
+use prost::Message;
 use segno_calls::{CallMetadata, MESSAGE_BYTES_MAX, Service};
-use segno_proto::HttpRoute;
+use segno_proto::{HttpRoute, google::rpc};
+use segno_proto_json::{
+    Reading, View, bytes_to_json, descriptor, from_json, parse,
+    prost_reflect::{DynamicMessage, MessageDescriptor, ReflectMessage},
+};
 use tonic::{Code, Extensions, Status};
 
-use self::{dynamic::Dynamic, routes::Match, schema::Schema};
+use self::routes::Match;
 
 /// Longest body of a request.
 pub const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
@@ -59,19 +58,17 @@ pub struct ApiRequest<'a> {
 
 /// A message as JSON, by its full name, with payloads as they are; nothing if its bytes are not such a message.
 pub fn message_json(name: &str, bytes: &[u8]) -> Option<serde_json::Value> {
-    let text = encode::message(&format!(".{name}"), bytes, false, false).ok()?;
-    serde_json::from_str(&text).ok()
+    serde_json::from_str(&bytes_to_json(name, bytes, View::EXACT).ok()?.to_string()).ok()
 }
 
 /// Answers a request of Temporal's HTTP API, or says in its words that there is nothing.
 pub async fn answer(service: &dyn Service, request: ApiRequest<'_>) -> Response<Full<Bytes>> {
     let (inbound, outbound) = styles(&request);
     let answered = match call(service, &request, inbound).await {
-        Ok((route, message)) => {
-            encode::message(&format!(".{}", route.response), &message, outbound.short, outbound.pretty)
-                .map(|json| (StatusCode::OK, json))
-                .map_err(|error| Status::internal(error.to_string()))
-        }
+        Ok((route, message)) => outbound
+            .print(route.response, &message)
+            .map(|json| (StatusCode::OK, json))
+            .map_err(|error| Status::internal(format!("the response is malformed: {error}"))),
         Err(status) => Err(status),
     };
     let (status, json) = answered.unwrap_or_else(|status| (http_status(status.code()), refusal(&status, outbound)));
@@ -93,8 +90,11 @@ fn respond(status: StatusCode, json: String, outbound: Style) -> Response<Full<B
 
 /// Whether there is a call at this path, with any HTTP method.
 pub fn has(path: &str) -> bool {
-    let path = parameters::unescape(path, false);
-    path.is_some_and(|path| !matches!(routes::find("GET", &path), Match::Nothing))
+    unescaped(path).is_some_and(|path| !matches!(routes::find("GET", &path), Match::Nothing))
+}
+
+fn unescaped(path: &str) -> Option<String> {
+    parameters::unescape(path, false).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Finds the call, makes it, and returns the message of its response.
@@ -104,7 +104,7 @@ async fn call(
     style: Style,
 ) -> Result<(&'static HttpRoute, Bytes), Status> {
     let nothing = || Status::not_found("Not Found");
-    let path = parameters::unescape(request.path, false).ok_or_else(nothing)?;
+    let path = unescaped(request.path).ok_or_else(nothing)?;
     let mut query = request.query.to_owned();
     let (route, fields) = match routes::find(request.method.as_str(), &path) {
         Match::Call(route, fields) => (route, fields),
@@ -134,31 +134,31 @@ fn read(
     query: &str,
     style: Style,
 ) -> Result<Vec<u8>, Status> {
-    let message = Schema::get().message(&format!(".{}", route.request));
+    let message = descriptor(route.request);
     let message = message.ok_or_else(|| Status::internal(format!("there is no message {}", route.request)))?;
     let mut read = match (route.body, &request.body) {
-        ("", _) => Dynamic::default(),
+        ("", _) => DynamicMessage::new(message),
         (_, None) => return Err(Status::invalid_argument("http: request body too large")),
-        (_, Some(body)) => decode::message(message, body, style.short).map_err(Status::invalid_argument)?,
+        (_, Some(body)) => style.read(message, body).map_err(Status::invalid_argument)?,
     };
     for (path, value) in fields {
-        parameters::set(&mut read, message, path, std::slice::from_ref(value))
+        parameters::set(&mut read, path, std::slice::from_ref(value))
             .map_err(|error| Status::invalid_argument(format!("type mismatch, parameter: {path}, error: {error}")))?;
     }
     if route.body.is_empty() {
         for (path, values) in parameters::query(query) {
             let (path, values) = parameters::of_map(path, values);
             // What the path says counts.
-            let path = parameters::normalized(message, &path);
+            let path = parameters::normalized(&read.descriptor(), &path);
             let is_in_path = |(field, _): &(&str, String)| {
                 path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
             if !fields.iter().any(is_in_path) {
-                parameters::set(&mut read, message, &path, &values).map_err(Status::invalid_argument)?;
+                parameters::set(&mut read, &path, &values).map_err(Status::invalid_argument)?;
             }
         }
     }
-    Ok(read.encode())
+    Ok(read.encode_to_vec())
 }
 
 fn is_form(request: &ApiRequest<'_>) -> bool {
@@ -181,16 +181,12 @@ fn metadata(headers: &HeaderMap) -> CallMetadata {
 /// A status as JSON, with the details that SDKs read.
 fn refusal(status: &Status, style: Style) -> String {
     let details = match status.details() {
-        [] => {
-            let mut details = Dynamic::default();
-            details.set(1, dynamic::Content::Scalar(dynamic::Scalar::Varint(status.code() as u64)));
-            details.set(2, dynamic::Content::text(status.message()));
-            details.encode()
-        }
+        [] => rpc::Status { code: status.code() as i32, message: status.message().to_owned(), details: Vec::new() }
+            .encode_to_vec(),
         details => details.to_vec(),
     };
-    encode::message(".google.rpc.Status", &details, style.short, style.pretty)
-        .unwrap_or_else(|_| r#"{"code": 13, "message": "failed to marshal error message"}"#.to_owned())
+    let printed = style.print("google.rpc.Status", &details);
+    printed.unwrap_or_else(|_| r#"{"code": 13, "message": "failed to marshal error message"}"#.to_owned())
 }
 
 fn http_status(code: Code) -> StatusCode {
@@ -237,6 +233,21 @@ impl Style {
             _ => return None,
         };
         Some(Self { pretty, short: !long })
+    }
+
+    /// An encoded message, by its full name, in this style.
+    fn print(self, name: &str, message: &[u8]) -> Result<String, String> {
+        let view = if self.short { View { payload: payload::short, ..View::EXACT } } else { View::EXACT };
+        Ok(bytes_to_json(name, message, view)?.print(self.pretty, |_| false))
+    }
+
+    /// A message in this style; an empty text is an empty message.
+    fn read(self, message: MessageDescriptor, text: &[u8]) -> Result<DynamicMessage, String> {
+        let reading = Reading { payload: self.short.then_some(payload::read), ..Reading::default() };
+        match parse(text)? {
+            None => Ok(DynamicMessage::new(message)),
+            Some(node) => from_json(message, &node, text, reading).map_err(|error| format!("temporalproto: {error}")),
+        }
     }
 
     /// What Temporal's server says of its JSON.

@@ -5,14 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use prost::Message;
+use bytes::Bytes;
 use segno_proto::common::Payload;
-
-use super::{
-    dynamic::{Content, Dynamic, Scalar},
-    json::{self, Node, Value, Writer},
-    scalars,
-};
+use segno_proto_json::{Json, Node, NodeValue, float, from_base64, integer, parse};
 
 const ENCODING: &str = "encoding";
 const BINARY_NULL: &str = "binary/null";
@@ -24,190 +19,104 @@ const MESSAGE_TYPE_MEMBER: &str = "_protoMessageType";
 /// Base64 of `binary/null`.
 const BINARY_NULL_BASE64: &str = "YmluYXJ5L251bGw=";
 
-/// What the short form of a payload shows.
-pub(super) enum ShortForm {
-    Null,
-    Json(Node),
-    /// A protobuf message, by its type.
-    Protobuf(Vec<(String, Node)>, String),
-}
-
-/// The short form of an encoded payload, if it has one.
-pub(super) fn short(bytes: &[u8]) -> Option<ShortForm> {
-    let payload = Payload::decode(bytes).ok()?;
+/// The short form of a payload, if it has one.
+pub(super) fn short(payload: &Payload) -> Option<Json> {
     let metadata = |name: &str| payload.metadata.get(name).and_then(|value| std::str::from_utf8(value).ok());
-    let read = || json::parse(&payload.data).ok().flatten();
+    let read = || parse(&payload.data).ok().flatten();
+    let null = || Json::object([("metadata", Json::object([(ENCODING, Json::text(BINARY_NULL_BASE64))]))]);
     match metadata(ENCODING)? {
-        BINARY_NULL => Some(ShortForm::Null),
+        BINARY_NULL => Some(null()),
         JSON_PLAIN if payload.metadata.len() == 1 => match read()? {
-            Node { value: Value::Null, .. } => Some(ShortForm::Null),
-            node => Some(ShortForm::Json(node)),
+            Node { value: NodeValue::Null, .. } => Some(null()),
+            node => Some(json(&node, floating)),
         },
         JSON_PROTOBUF if payload.metadata.len() == 2 => {
             let kind = metadata(MESSAGE_TYPE).filter(|kind| !kind.is_empty())?;
-            let Value::Object(members) = read()?.value else { return None };
-            let members = members.into_iter().map(|member| (member.name, member.value)).collect();
-            Some(ShortForm::Protobuf(members, kind.to_owned()))
+            let Json::Object(mut members) = json(&read()?, floating) else { return None };
+            members.retain(|(name, _)| name != MESSAGE_TYPE_MEMBER);
+            members.push((MESSAGE_TYPE_MEMBER.to_owned(), Json::text(kind)));
+            members.sort_by(|(one, _), (other, _)| one.cmp(other));
+            Some(Json::Object(members))
         }
         _ => None,
     }
 }
 
-impl ShortForm {
-    /// Writes it as a value.
-    pub(super) fn write(&self, writer: &mut Writer) {
-        match self {
-            Self::Null => {
-                writer.open('{');
-                writer.name("metadata");
-                writer.open('{');
-                writer.name(ENCODING);
-                writer.string(BINARY_NULL_BASE64);
-                writer.close('}');
-                writer.close('}');
-            }
-            Self::Json(node) => write(node, writer),
-            Self::Protobuf(members, kind) => {
-                let mut sorted: BTreeMap<&str, Option<&Node>> =
-                    members.iter().map(|(name, value)| (name.as_str(), Some(value))).collect();
-                sorted.insert(MESSAGE_TYPE_MEMBER, None);
-                writer.open('{');
-                for (name, value) in sorted {
-                    writer.name(name);
-                    match value {
-                        Some(value) => write(value, writer),
-                        None => writer.string(kind),
-                    }
-                }
-                writer.close('}');
-            }
+/// JSON as Go's `encoding/json` writes what it has read: members sorted, an empty array as `null`.
+fn json(node: &Node, number: fn(&str) -> String) -> Json {
+    match &node.value {
+        NodeValue::Null => Json::Null,
+        NodeValue::Bool(truth) => Json::Bool(*truth),
+        NodeValue::Number(text) => Json::Raw(number(text)),
+        NodeValue::String(text) => Json::text(text),
+        NodeValue::Array(items) if items.is_empty() => Json::Null,
+        NodeValue::Array(items) => Json::Array(items.iter().map(|item| json(item, number)).collect()),
+        NodeValue::Object(members) => {
+            let sorted: BTreeMap<_, _> = members.iter().map(|member| (&member.name, &member.value)).collect();
+            Json::Object(sorted.into_iter().map(|(name, value)| (name.clone(), json(value, number))).collect())
         }
     }
 }
 
-fn write(node: &Node, writer: &mut Writer) {
-    match &node.value {
-        Value::Null => writer.raw("null"),
-        Value::Bool(truth) => writer.raw(if *truth { "true" } else { "false" }),
-        Value::Number(number) => writer.raw(&json::float(number.parse().unwrap_or_default())),
-        Value::String(text) => writer.string(text),
-        Value::Array(items) if items.is_empty() => writer.raw("null"),
-        Value::Array(items) => {
-            writer.open('[');
-            for item in items {
-                writer.item();
-                write(item, writer);
-            }
-            writer.close(']');
-        }
-        Value::Object(members) => {
-            let sorted: BTreeMap<&str, &Node> =
-                members.iter().map(|member| (member.name.as_str(), &member.value)).collect();
-            writer.open('{');
-            for (name, value) in sorted {
-                writer.name(name);
-                write(value, writer);
-            }
-            writer.close('}');
-        }
-    }
+fn floating(number: &str) -> String {
+    float(number.parse().unwrap_or_default())
+}
+
+fn exact(number: &str) -> String {
+    integer(number).map_or_else(|| floating(number), |whole| whole.to_string())
 }
 
 /// A payload from JSON: from its full form if it has that, else from its short form.
-pub(super) fn read(node: &Node) -> Dynamic {
-    match &node.value {
-        Value::Null => payload(&[(ENCODING, BINARY_NULL.as_bytes())], None),
-        Value::Object(members) => {
-            let members: BTreeMap<&str, &Node> =
-                members.iter().map(|member| (member.name.as_str(), &member.value)).collect();
-            if let Some(payload) = full(&members) {
-                return payload;
-            }
-            match members.get(MESSAGE_TYPE_MEMBER).map(|kind| &kind.value) {
-                Some(Value::String(kind)) => {
-                    let rest = members.iter().filter(|(name, _)| **name != MESSAGE_TYPE_MEMBER);
-                    let metadata = [(ENCODING, JSON_PROTOBUF.as_bytes()), (MESSAGE_TYPE, kind.as_bytes())];
-                    payload(&metadata, Some(&object_text(rest.map(|(name, value)| (*name, *value)))))
-                }
-                _ => payload(&[(ENCODING, JSON_PLAIN.as_bytes())], Some(&text(node))),
-            }
+pub(super) fn read(node: &Node) -> Payload {
+    let NodeValue::Object(members) = &node.value else {
+        return match node.value {
+            NodeValue::Null => payload([(ENCODING, BINARY_NULL)], String::new()),
+            _ => payload([(ENCODING, JSON_PLAIN)], text(json(node, exact))),
+        };
+    };
+    let members: BTreeMap<&str, &NodeValue> =
+        members.iter().map(|member| (member.name.as_str(), &member.value.value)).collect();
+    if let Some(payload) = full(&members) {
+        return payload;
+    }
+    let mut shown = json(node, exact);
+    match (members.get(MESSAGE_TYPE_MEMBER), &mut shown) {
+        (Some(NodeValue::String(kind)), Json::Object(members)) => {
+            members.retain(|(name, _)| name != MESSAGE_TYPE_MEMBER);
+            payload([(ENCODING, JSON_PROTOBUF), (MESSAGE_TYPE, kind)], text(shown))
         }
-        _ => payload(&[(ENCODING, JSON_PLAIN.as_bytes())], Some(&text(node))),
+        _ => payload([(ENCODING, JSON_PLAIN)], text(shown)),
     }
 }
 
 /// The full form: metadata and data, or metadata alone for nothing.
-fn full(members: &BTreeMap<&str, &Node>) -> Option<Dynamic> {
-    let Value::Object(metadata) = &members.get("metadata")?.value else { return None };
+fn full(members: &BTreeMap<&str, &NodeValue>) -> Option<Payload> {
+    let NodeValue::Object(metadata) = members.get("metadata")? else { return None };
     let encoding = metadata.iter().rfind(|member| member.name == ENCODING)?;
     let Some(data) = members.get("data") else {
-        let is_null = encoding.value.value == Value::String(BINARY_NULL_BASE64.to_owned());
-        return is_null.then(|| payload(&[(ENCODING, BINARY_NULL.as_bytes())], None));
+        let is_null = encoding.value.value == NodeValue::String(BINARY_NULL_BASE64.to_owned());
+        return is_null.then(|| payload([(ENCODING, BINARY_NULL)], String::new()));
     };
     if members.len() != 2 {
         return None;
     }
-    let bytes = |value: &Value| match value {
-        Value::String(text) => scalars::base64(text),
+    let bytes = |value: &NodeValue| match value {
+        NodeValue::String(text) => from_base64(text).map(Bytes::from),
         _ => None,
     };
-    let data = bytes(&data.value)?;
-    let mut decoded = BTreeMap::new();
-    for member in metadata {
-        decoded.insert(member.name.as_str(), bytes(&member.value.value)?);
-    }
-    let metadata: Vec<(&str, &[u8])> = decoded.iter().map(|(name, value)| (*name, value.as_slice())).collect();
-    Some(payload_of(&metadata, data))
+    let data = bytes(data)?;
+    let metadata = metadata.iter().map(|member| Some((member.name.clone(), bytes(&member.value.value)?)));
+    Some(Payload { metadata: metadata.collect::<Option<_>>()?, data, ..Default::default() })
 }
 
-fn payload(metadata: &[(&str, &[u8])], data: Option<&str>) -> Dynamic {
-    payload_of(metadata, data.unwrap_or_default().as_bytes().to_vec())
+fn payload<const N: usize>(metadata: [(&str, &str); N], data: String) -> Payload {
+    let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned().into())).into();
+    Payload { metadata, data: data.into(), ..Default::default() }
 }
 
-fn payload_of(metadata: &[(&str, &[u8])], data: Vec<u8>) -> Dynamic {
-    let mut message = Dynamic::default();
-    for (name, value) in metadata {
-        let mut entry = Dynamic::default();
-        entry.set(1, Content::text(name));
-        entry.set(2, Content::Scalar(Scalar::Bytes(value.to_vec())));
-        message.push(1, Content::Message(entry));
-    }
-    if !data.is_empty() {
-        message.set(2, Content::Scalar(Scalar::Bytes(data)));
-    }
-    message
-}
-
-/// JSON as Go's `encoding/json` writes what it has read.
-fn text(node: &Node) -> String {
-    match &node.value {
-        Value::Null => "null".to_owned(),
-        Value::Bool(truth) => truth.to_string(),
-        Value::Number(number) => match scalars::integer(number) {
-            Some(whole) => whole.to_string(),
-            None => json::float(number.parse().unwrap_or_default()),
-        },
-        Value::String(text) => quoted(text),
-        Value::Array(items) if items.is_empty() => "null".to_owned(),
-        Value::Array(items) => format!("[{}]", items.iter().map(text).collect::<Vec<_>>().join(",")),
-        Value::Object(members) => {
-            let sorted: BTreeMap<&str, &Node> =
-                members.iter().map(|member| (member.name.as_str(), &member.value)).collect();
-            object_text(sorted.into_iter())
-        }
-    }
-}
-
-/// Members that are sorted already.
-fn object_text<'a>(members: impl Iterator<Item = (&'a str, &'a Node)>) -> String {
-    let members: Vec<String> = members.map(|(name, value)| format!("{}:{}", quoted(name), text(value))).collect();
-    format!("{{{}}}", members.join(","))
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::new();
-    json::quote(text, true, &mut out);
-    out
+/// Go's `encoding/json` also escapes what HTML would take for its own.
+fn text(json: Json) -> String {
+    json.print(false, |letter| matches!(letter, '<' | '>' | '&' | '\u{2028}' | '\u{2029}'))
 }
 
 #[cfg(test)]
@@ -215,14 +124,11 @@ mod tests {
     use super::*;
 
     fn there(json: &str) -> Payload {
-        let node = json::parse(json.as_bytes()).expect("JSON").expect("a value");
-        Payload::decode(read(&node).encode().as_slice()).expect("a payload")
+        read(&parse(json.as_bytes()).expect("JSON").expect("a value"))
     }
 
     fn and_back(payload: &Payload) -> Option<String> {
-        let mut writer = Writer::new(false);
-        short(&payload.encode_to_vec())?.write(&mut writer);
-        Some(writer.finish())
+        Some(short(payload)?.print(false, |_| false))
     }
 
     #[test]

@@ -226,7 +226,6 @@ mod priority;
 pub mod raw;
 pub mod replay;
 pub mod schedule;
-mod schema;
 #[cfg(feature = "schema")]
 pub mod schemas;
 pub mod task;

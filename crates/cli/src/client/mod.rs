@@ -211,12 +211,8 @@ impl Client {
     }
 
     /// Prints a result in the form that was asked for.
-    pub fn print(
-        &self,
-        text: impl FnOnce() -> String,
-        json: impl FnOnce() -> anyhow::Result<Json>,
-    ) -> anyhow::Result<()> {
-        let shown = if self.is_json() { json()?.pretty() } else { text() };
+    pub fn print(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Json) -> anyhow::Result<()> {
+        let shown = if self.is_json() { json().pretty() } else { text() };
         Ok(output::print(&shown)?)
     }
 

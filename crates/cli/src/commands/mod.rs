@@ -1,12 +1,40 @@
 //! Client commands, one file each. They use the same API as all other clients and work with any server that speaks the
 //! protocol.
 
+/// The commands of a noun: `segno NOUN COMMAND`, each with its own flags and those of every command that speaks to a server.
+macro_rules! noun {
+    ($noun:ident { $($(#[$help:meta])* $command:ident($flags:ty),)* }) => {
+        #[derive(clap::Args, Clone, Debug)]
+        pub struct $noun {
+            #[command(flatten)]
+            connection: crate::client::Connection,
+            #[command(subcommand)]
+            command: Command,
+        }
+
+        #[derive(clap::Subcommand, Clone, Debug)]
+        enum Command {
+            $($(#[$help])* $command($flags),)*
+        }
+
+        impl $noun {
+            /// Runs the command.
+            pub fn run(self) -> anyhow::Result<()> {
+                self.connection.run(async move |client: &mut crate::client::Client| match self.command {
+                    $(Command::$command(command) => command.run(client).await,)*
+                })
+            }
+        }
+    };
+}
+
 pub mod activity;
 pub mod batch;
 pub mod cluster;
 pub mod flow;
 pub mod key;
 pub mod namespace;
+mod pages;
 pub mod schedule;
 pub mod search_attribute;
 pub mod task_queue;
@@ -21,9 +49,18 @@ use std::{
 
 use anyhow::Context;
 use clap::Args;
-use segno_proto::common::{Payload, Payloads, WorkflowExecution};
+use segno_proto::{
+    common::{Payload, Payloads, WorkflowExecution},
+    enums::TaskQueueKind,
+    sdk::UserMetadata,
+    taskqueue::TaskQueue,
+};
 
-use crate::{args, client::ClientError, output::payload};
+use crate::{
+    args,
+    client::{Client, ClientError},
+    output::{Json, payload, table::Table},
+};
 
 /// Which workflow a command is about.
 #[derive(Args, Clone, Debug)]
@@ -76,6 +113,45 @@ impl Input {
 pub fn payload_map<M: FromIterator<(String, Payload)>>(pairs: &[(String, String)]) -> Option<M> {
     let fields = pairs.iter().map(|(key, json)| (key.clone(), payload::of_json(json)));
     (!pairs.is_empty()).then(|| fields.collect())
+}
+
+/// A total, and the count of each group.
+fn counts<'a>(total: i64, groups: impl Iterator<Item = (&'a [Payload], i64)>, colors: bool) -> String {
+    let row = |(values, count): (&[Payload], i64)| {
+        let values: Vec<_> = values.iter().map(payload::text).collect();
+        vec![values.join(", ").trim_matches('"').into(), count.to_string().into()]
+    };
+    let rows: Vec<_> = groups.map(row).collect();
+    let table = if rows.is_empty() { String::new() } else { Table::new(&["Group", "Count"], colors).render(&rows) };
+    format!("Total: {total}\n{table}")
+}
+
+/// Summary and details for people, if there are any.
+fn user_metadata(summary: Option<&str>, details: Option<&str>) -> Option<UserMetadata> {
+    let note = |text: &str| payload::of_json(&serde_json::Value::from(text).to_string());
+    let metadata = UserMetadata { summary: summary.map(note), details: details.map(note) };
+    (metadata != UserMetadata::default()).then_some(metadata)
+}
+
+/// A task queue by its name.
+fn task_queue(name: String) -> Option<TaskQueue> {
+    Some(TaskQueue { name, kind: TaskQueueKind::Normal as i32, ..Default::default() })
+}
+
+/// Says that something was done to what has this id; the same shape for every such command.
+fn done(client: &Client, id: (&str, &str), run_id: &str, action: &str, sentence: String) -> anyhow::Result<()> {
+    client.print(
+        || sentence,
+        || {
+            let mut json = Json::object([(id.0, Json::text(id.1))]);
+            if !run_id.is_empty() {
+                json.push("runId", Json::text(run_id));
+            }
+            json.push("namespace", Json::text(&client.namespace));
+            json.push("action", Json::text(action));
+            json
+        },
+    )
 }
 
 /// Who did it and why, when the user gives no reason.

@@ -1,16 +1,13 @@
 //! Messages as JSON, compared with what protobuf's own JSON mapping says.
 
-use prost_types::{Any, Duration, Timestamp};
+use prost_types::{Duration, Timestamp};
 use segno_proto::{
-    common::{Memo, WorkflowExecution, WorkflowType},
+    common::{Memo, WorkflowType},
     enums::{EventType, SuggestContinueAsNewReason, TimeoutType},
     events::{
         HistoryEvent, WorkflowExecutionStartedEventAttributes, WorkflowTaskStartedEventAttributes,
         WorkflowTaskTimedOutEventAttributes, history_event::Attributes,
     },
-    protocol,
-    taskqueue::PollerInfo,
-    workflow::WorkflowExecutionInfo,
 };
 
 use super::{View, short_name, to_json};
@@ -27,7 +24,7 @@ fn event(attributes: Attributes) -> HistoryEvent {
 }
 
 fn show(event: &HistoryEvent, view: View) -> String {
-    to_json("temporal.api.history.v1.HistoryEvent", event, view).expect("an event").to_string()
+    to_json("temporal.api.history.v1.HistoryEvent", event, view).to_string()
 }
 
 #[test]
@@ -82,38 +79,4 @@ fn enums_in_short() {
     assert_eq!(short_name("EventType", "EVENT_TYPE_WORKFLOW_EXECUTION_STARTED"), "WorkflowExecutionStarted");
     assert_eq!(short_name("Severity", "HIGH"), "High");
     assert_eq!(short_name("WorkflowTaskFailedCause", "WORKFLOW_TASK_FAILED_CAUSE_BAD_BINARY"), "BadBinary");
-}
-
-#[test]
-fn doubles_and_messages_inside() {
-    let poller = PollerInfo { identity: "me".to_owned(), rate_per_second: 100_000.0, ..Default::default() };
-    let json = to_json("temporal.api.taskqueue.v1.PollerInfo", &poller, View::Decoded).expect("a poller");
-    assert_eq!(json.to_string(), r#"{"identity":"me","ratePerSecond":100000}"#);
-    let info = WorkflowExecutionInfo {
-        execution: Some(WorkflowExecution { workflow_id: "w".to_owned(), run_id: "r".to_owned() }),
-        history_length: i64::MAX,
-        ..Default::default()
-    };
-    let json = to_json("temporal.api.workflow.v1.WorkflowExecutionInfo", &info, View::Decoded).expect("info");
-    let expected = r#"{"execution":{"workflowId":"w","runId":"r"},"historyLength":"9223372036854775807"}"#;
-    assert_eq!(json.to_string(), expected);
-}
-
-#[test]
-fn any_shows_what_is_in_it() {
-    let body = Any {
-        type_url: "type.googleapis.com/temporal.api.common.v1.WorkflowType".to_owned(),
-        value: prost::Message::encode_to_vec(&WorkflowType { name: "W".to_owned() }),
-    };
-    let message = protocol::Message { id: "m".to_owned(), body: Some(body), ..Default::default() };
-    let json = to_json("temporal.api.protocol.v1.Message", &message, View::Decoded).expect("a message").to_string();
-    let expected = r#""body":{"@type":"type.googleapis.com/temporal.api.common.v1.WorkflowType","name":"W"}"#;
-    assert!(json.contains(expected), "{json}");
-}
-
-#[test]
-fn nonsense_is_refused() {
-    assert!(to_json("temporal.api.Nothing", &WorkflowType::default(), View::Exact).is_err());
-    let cut = super::bytes_to_json(".temporal.api.common.v1.WorkflowType", b"\x0a\x7fx", View::Exact);
-    assert!(cut.is_err());
 }

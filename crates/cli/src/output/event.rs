@@ -7,7 +7,7 @@ use segno_proto::events::HistoryEvent;
 
 use super::{
     Json,
-    dynamic::{DynamicError, View, to_json},
+    dynamic::{View, to_json},
     plain, time,
 };
 
@@ -44,13 +44,13 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 /// The type of an event and its important fields.
-pub fn summary(event: &HistoryEvent) -> Result<(String, String), DynamicError> {
-    let json = to_json(EVENT, event, View::Readable)?;
+pub fn summary(event: &HistoryEvent) -> (String, String) {
+    let json = to_json(EVENT, event, View::Readable);
     let kind = match json.get("eventType") {
         Some(Json::String(kind)) => kind.clone(),
         other => other.map_or_else(|| "Unknown".to_owned(), Json::to_string),
     };
-    let Json::Object(fields) = &json else { return Ok((kind, String::new())) };
+    let Json::Object(fields) = &json else { return (kind, String::new()) };
     let attributes = fields.iter().find(|(name, _)| name.ends_with("EventAttributes"));
     let mut parts = Vec::new();
     if let Some(summary) = json.get("userMetadata").and_then(|metadata| metadata.get("summary")) {
@@ -64,14 +64,14 @@ pub fn summary(event: &HistoryEvent) -> Result<(String, String), DynamicError> {
             }
         }
     }
-    Ok((kind, parts.join(" ")))
+    (kind, parts.join(" "))
 }
 
 /// One line of `segno workflow show`.
-pub fn line(event: &HistoryEvent) -> Result<String, DynamicError> {
-    let (kind, fields) = summary(event)?;
+pub fn line(event: &HistoryEvent) -> String {
+    let (kind, fields) = summary(event);
     let time = time::precise(event.event_time.as_ref());
-    Ok(plain(format!("{:>5}  {time:<24}  {kind:<40}  {fields}", event.event_id).trim_end()).into_owned())
+    plain(format!("{:>5}  {time:<24}  {kind:<40}  {fields}", event.event_id).trim_end()).into_owned()
 }
 
 /// Values that are there only because a field had to be filled.
@@ -147,7 +147,6 @@ mod tests {
             attributes: Some(attributes),
             ..Default::default()
         })
-        .expect("an event")
     }
 
     #[test]

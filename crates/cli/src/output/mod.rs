@@ -7,7 +7,6 @@ pub mod dynamic;
 pub mod event;
 pub mod failure;
 pub mod fields;
-pub mod json;
 pub mod payload;
 pub mod status;
 pub mod style;
@@ -21,7 +20,7 @@ use std::{
 
 use clap::ValueEnum;
 
-pub use json::Json;
+pub use segno_proto_json::Json;
 pub use style::Color;
 
 /// In which form results are printed.

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use segno_proto::common::{Payload, Payloads};
+use segno_proto_json::base64;
 
 use super::Json;
 
@@ -73,21 +74,6 @@ pub fn of_arguments(arguments: &[String]) -> Option<Payloads> {
     (!payloads.is_empty()).then_some(Payloads { payloads })
 }
 
-/// Standard base 64 with padding.
-pub fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for index in 0..4 {
-            let letter = LETTERS[(group >> (18 - 6 * index)) as usize & 63];
-            text.push(if index <= chunk.len() { letter.into() } else { '=' });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,15 +83,6 @@ mod tests {
             metadata: [(ENCODING.to_owned(), encoding.to_owned().into())].into(),
             data: data.to_vec().into(),
             ..Default::default()
-        }
-    }
-
-    #[test]
-    fn base_64() {
-        for (bytes, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy"), ("\u{ff}?>", "w78/Pg==")]
-        {
-            assert_eq!(base64(bytes.as_bytes()), expected);
         }
     }
 

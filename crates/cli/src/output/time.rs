@@ -13,24 +13,6 @@ fn known(time: Option<&WireTimestamp>) -> Option<Timestamp> {
     Timestamp::new(time.seconds, time.nanos).ok().filter(|time| time.as_second() > 0)
 }
 
-/// Digits behind the second, as protobuf's JSON has them: none, 3, 6 or 9.
-fn digits(nanos: u32) -> usize {
-    match nanos {
-        0 => 0,
-        n if n % 1_000_000 == 0 => 3,
-        n if n % 1_000 == 0 => 6,
-        _ => 9,
-    }
-}
-
-/// Exactly, in RFC 3339. Times that JSON cannot have are left as numbers.
-pub fn exact(time: &WireTimestamp) -> String {
-    match Timestamp::new(time.seconds, time.nanos) {
-        Ok(point) => format!("{point:.*}", digits(time.nanos.unsigned_abs())),
-        Err(_) => format!("{}.{:09}", time.seconds, time.nanos),
-    }
-}
-
 /// In RFC 3339, to the millisecond; empty if there is none.
 pub fn precise(time: Option<&WireTimestamp>) -> String {
     known(time).map(|time| format!("{time:.3}")).unwrap_or_default()
@@ -91,15 +73,6 @@ pub fn span(duration: Option<&Duration>) -> String {
     text
 }
 
-/// A span as protobuf's JSON has it: seconds with a fraction, `1.500s`.
-pub fn span_json(duration: &Duration) -> String {
-    let Duration { seconds, nanos } = duration;
-    let sign = if *seconds < 0 || *nanos < 0 { "-" } else { "" };
-    let (seconds, nanos) = (seconds.unsigned_abs(), nanos.unsigned_abs());
-    let fraction = &format!(".{nanos:09}")[..1 + digits(nanos)];
-    format!("{sign}{seconds}{}s", fraction.strip_suffix('.').unwrap_or(fraction))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,16 +85,11 @@ mod tests {
 
     #[test]
     fn points_in_time() {
-        assert_eq!(exact(&AT), "2001-09-09T01:46:40.123456789Z");
-        let nanos = |nanos| exact(&WireTimestamp { nanos, ..AT });
-        assert_eq!([nanos(0), nanos(10_000_000)], ["2001-09-09T01:46:40Z", "2001-09-09T01:46:40.010Z"]);
-        assert_eq!(nanos(123_456_780), "2001-09-09T01:46:40.123456780Z");
         assert_eq!(precise(Some(&AT)), "2001-09-09T01:46:40.123Z");
         assert_eq!(short(Some(&AT)), "2001-09-09T01:46:40Z");
         assert_eq!(short(None), "");
         let zero_of_go = WireTimestamp { seconds: -62_135_596_800, nanos: 0 };
         assert_eq!(precise(Some(&zero_of_go)), "");
-        assert_eq!(exact(&zero_of_go), "0001-01-01T00:00:00Z");
     }
 
     #[test]
@@ -142,17 +110,16 @@ mod tests {
 
     #[test]
     fn spans() {
-        for (seconds, nanos, text, json) in [
-            (10, 0, "10s", "10s"),
-            (5400, 0, "1h30m", "5400s"),
-            (1, 500_000_000, "1.5s", "1.500s"),
-            (0, 1_000, "0.000001s", "0.000001s"),
-            (60, 1_000_001, "1m0.001s", "60.001000001s"),
-            (86_400, 0, "1d", "86400s"),
-            (0, 0, "", "0s"),
+        for (seconds, nanos, text) in [
+            (10, 0, "10s"),
+            (5400, 0, "1h30m"),
+            (1, 500_000_000, "1.5s"),
+            (0, 1_000, "0.000001s"),
+            (60, 1_000_001, "1m0.001s"),
+            (86_400, 0, "1d"),
+            (0, 0, ""),
         ] {
-            let duration = Duration { seconds, nanos };
-            assert_eq!((span(Some(&duration)).as_str(), span_json(&duration).as_str()), (text, json));
+            assert_eq!(span(Some(&Duration { seconds, nanos })), text);
         }
         assert_eq!(span(None), "");
     }

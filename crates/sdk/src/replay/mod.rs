@@ -20,13 +20,13 @@ use segno_proto::{
     enums::EventType,
     events::{HistoryEvent, history_event::Attributes},
 };
+use segno_proto_json::{Node, NodeValue, Reading, descriptor, from_json, parse};
 
 use crate::{
     client::{Client, ClientError, Handle},
     converter::ConversionError,
     definition::{Workflow, WorkflowDefinition},
     failure::Failure,
-    schema::json,
     worker::codec::decode_task,
     workflow::{DeterminismViolation, WorkflowRegistry, execution::Execution},
 };
@@ -38,6 +38,7 @@ pub struct History {
     encoded: Bytes,
 }
 
+const EVENT: &str = "temporal.api.history.v1.HistoryEvent";
 /// In front of each event: field 1, length delimited.
 const EVENT_KEY: u64 = 0x0a;
 
@@ -45,15 +46,19 @@ impl History {
     /// From JSON, as `temporal workflow show --output json`, `segno workflow show --output json` and user interfaces
     /// write it: an object with `events`, or the list itself.
     pub fn from_json(text: impl AsRef<str>) -> Result<Self, ReplayError> {
-        let malformed = |error: String| ReplayError::Malformed(error);
-        let json: serde_json::Value =
-            serde_json::from_str(text.as_ref()).map_err(|error| malformed(error.to_string()))?;
-        let list = json.get("events").or_else(|| json.get("history").and_then(|inner| inner.get("events")));
-        let list = list.unwrap_or(&json).as_array().ok_or_else(|| malformed("there are no events".to_owned()))?;
+        let text = text.as_ref().as_bytes();
+        let nothing = || ReplayError::Malformed("there are no events".to_owned());
+        let json = parse(text).map_err(ReplayError::Malformed)?.ok_or_else(nothing)?;
+        let list = member(&json, "events").or_else(|| member(member(&json, "history")?, "events"));
+        let NodeValue::Array(list) = &list.unwrap_or(&json).value else { return Err(nothing()) };
+        let descriptor = descriptor(EVENT).expect("events are part of the protocol");
         let mut encoded = Vec::new();
         for (index, event) in list.iter().enumerate() {
-            let at = |error: String| malformed(format!("event {}: {error}", index + 1));
-            let event = json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
+            let at = |error: String| ReplayError::Malformed(format!("event {}: {error}", index + 1));
+            let reading = Reading { skips_unknown: true, ..Reading::default() };
+            let event = from_json(descriptor.clone(), event, text, reading).map_err(at)?;
+            let event: HistoryEvent = event.transcode_to().map_err(|error| at(error.to_string()))?;
+            let event = event.encode_to_vec();
             encode_varint(EVENT_KEY, &mut encoded);
             encode_varint(event.len() as u64, &mut encoded);
             encoded.extend_from_slice(&event);
@@ -104,6 +109,11 @@ impl History {
         let events = decoded.by_ref().collect();
         decoded.error.map_or(Ok(events), |error| Err(ReplayError::Malformed(error)))
     }
+}
+
+fn member<'a>(json: &'a Node, name: &str) -> Option<&'a Node> {
+    let NodeValue::Object(members) = &json.value else { return None };
+    members.iter().find(|member| member.name == name).map(|member| &member.value)
 }
 
 /// The next event of an encoded history, still encoded.

@@ -9,11 +9,12 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use crate::{converter::codec::Codecs, schema::payloads};
+use super::payloads;
+use crate::converter::codec::Codecs;
 
-const EVENT: &str = ".temporal.api.history.v1.HistoryEvent";
-const COMMAND: &str = ".temporal.api.command.v1.Command";
-const MESSAGE: &str = ".temporal.api.protocol.v1.Message";
+const EVENT: &str = "temporal.api.history.v1.HistoryEvent";
+const COMMAND: &str = "temporal.api.command.v1.Command";
+const MESSAGE: &str = "temporal.api.protocol.v1.Message";
 
 async fn encode<M: Message + Default>(codecs: &Codecs, name: &str, message: &mut M) -> Result<(), String> {
     if codecs.changes_failures() {

@@ -16,6 +16,7 @@ mod local;
 mod meter;
 mod options;
 mod pages;
+mod payloads;
 pub(crate) mod pollers;
 mod report;
 mod resources;

@@ -12,7 +12,7 @@ use super::Target;
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, short_name, to_json},
+        dynamic::{decoded, short_name},
         failure,
         fields::Fields,
         payload, time,
@@ -43,13 +43,7 @@ impl Describe {
         let answer: DescribeActivityExecutionResponse = client.answer("describe the activity", answer)?;
         client.print(
             || text(&answer, client.colors),
-            || {
-                Ok(to_json(
-                    "temporal.api.workflowservice.v1.DescribeActivityExecutionResponse",
-                    &answer,
-                    View::Decoded,
-                )?)
-            },
+            || decoded("temporal.api.workflowservice.v1.DescribeActivityExecutionResponse", &answer),
         )
     }
 }

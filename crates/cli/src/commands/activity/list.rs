@@ -9,9 +9,9 @@ use segno_proto::{
 
 use crate::{
     client::{Client, request},
+    commands::pages,
     output::{
-        self,
-        dynamic::{View, short_name, to_json},
+        dynamic::short_name,
         table::{Cell, Table},
         time,
     },
@@ -42,44 +42,29 @@ pub struct List {
 impl List {
     /// Prints page after page, so that the first ones are there at once.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let mut left = self.limit.map_or(usize::MAX, |limit| limit as usize);
         let page_size = self.page_size.map_or(PAGE, |size| size as usize);
         let headers = ["Status", "ActivityId", "Type", "Started", "StartTime", "RunId"];
-        let mut table = Table::new(&headers, client.colors).at_least(0, STATUS_WIDTH);
-        let mut printed = 0;
-        let mut token = Default::default();
-        loop {
-            let message = ListActivityExecutionsRequest {
-                namespace: client.namespace.clone(),
-                page_size: page_size.min(left) as i32,
-                next_page_token: token,
-                query: self.query.clone(),
-            };
-            let answer = client.workflows.list_activity_executions(request(message)).await;
-            let mut answer: ListActivityExecutionsResponse = client.answer("list activities", answer)?;
-            answer.executions.truncate(left);
-            left -= answer.executions.len();
-            if client.is_json() {
-                // One array over all pages.
-                for info in &answer.executions {
-                    let json = to_json(INFO, info, View::Decoded)?.pretty();
-                    output::print(&format!("{}{json}", if printed == 0 { "[\n" } else { ",\n" }))?;
-                    printed += 1;
-                }
-            } else {
-                let now = Timestamp::now();
-                let rows: Vec<_> = answer.executions.iter().map(|info| row(info, now)).collect();
-                output::print(&table.render(&rows))?;
-            }
-            token = answer.next_page_token;
-            if token.is_empty() || left == 0 {
-                break;
-            }
-        }
-        if client.is_json() {
-            output::print(if printed == 0 { "[]" } else { "]" })?;
-        }
-        Ok(())
+        let table = Table::new(&headers, client.colors).at_least(0, STATUS_WIDTH);
+        let now = Timestamp::now();
+        pages::print(
+            client,
+            INFO,
+            table,
+            |info| row(info, now),
+            self.limit,
+            async |client, left, token| {
+                let message = ListActivityExecutionsRequest {
+                    namespace: client.namespace.clone(),
+                    page_size: page_size.min(left) as i32,
+                    next_page_token: token,
+                    query: self.query.clone(),
+                };
+                let answer = client.workflows.list_activity_executions(request(message)).await;
+                let answer: ListActivityExecutionsResponse = client.answer("list activities", answer)?;
+                Ok((answer.executions, answer.next_page_token))
+            },
+        )
+        .await
     }
 }
 

@@ -14,24 +14,15 @@ mod start;
 mod start_options;
 mod terminate;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use crate::{
-    client::{Client, Connection},
+    client::Client,
     commands,
     output::{Json, plain},
 };
 
-#[derive(Args, Clone, Debug)]
-pub struct Activity {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Clone, Debug)]
-enum Command {
+noun!(Activity {
     /// Lists activities, newest first.
     List(list::List),
     /// Counts activities.
@@ -62,7 +53,7 @@ enum Command {
     Reset(operate::Reset),
     /// Changes time-outs, retries or the task queue of an activity.
     UpdateOptions(operate::UpdateOptions),
-}
+});
 
 /// Which pending activity of a workflow a command is about.
 #[derive(Args, Clone, Debug)]
@@ -81,38 +72,14 @@ impl ActivitySelector {
         client.print(
             || format!("Activity {} of workflow {}: {action}", plain(activity), plain(workflow)),
             || {
-                Ok(Json::object([
+                Json::object([
                     ("workflowId", Json::text(workflow)),
                     ("activityId", Json::text(activity)),
                     ("namespace", Json::text(&client.namespace)),
                     ("action", Json::text(action)),
-                ]))
+                ])
             },
         )
-    }
-}
-
-impl Activity {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        let command = self.command;
-        self.connection.run(async move |client: &mut Client| match command {
-            Command::Complete(command) => command.run(client).await,
-            Command::Fail(command) => command.run(client).await,
-            Command::Pause(command) => command.run(client).await,
-            Command::Unpause(command) => command.run(client).await,
-            Command::Reset(command) => command.run(client).await,
-            Command::UpdateOptions(command) => command.run(client).await,
-            Command::List(command) => command.run(client).await,
-            Command::Count(command) => command.run(client).await,
-            Command::Describe(command) => command.run(client).await,
-            Command::Start(command) => command.run(client).await,
-            Command::Execute(command) => command.run(client).await,
-            Command::Result(command) => command.run(client).await,
-            Command::Cancel(command) => command.run(client).await,
-            Command::Terminate(command) => command.run(client).await,
-            Command::Delete(command) => command.run(client).await,
-        })
     }
 }
 
@@ -129,16 +96,5 @@ struct Target {
 
 /// Says that something was done to an activity; the same shape for every such command.
 fn done(client: &Client, target: &Target, action: &str, sentence: String) -> anyhow::Result<()> {
-    client.print(
-        || sentence,
-        || {
-            let mut json = Json::object([("activityId", Json::text(&target.activity_id))]);
-            if !target.run_id.is_empty() {
-                json.push("runId", Json::text(&target.run_id));
-            }
-            json.push("namespace", Json::text(&client.namespace));
-            json.push("action", Json::text(action));
-            Ok(json)
-        },
-    )
+    commands::done(client, ("activityId", &target.activity_id), &target.run_id, action, sentence)
 }

@@ -9,11 +9,7 @@ use segno_proto::{
 
 use crate::{
     client::{Client, ClientError, request, request_within},
-    output::{
-        self, Json,
-        dynamic::{View, to_json},
-        failure, payload, plain,
-    },
+    output::{self, Json, dynamic::decoded, failure, payload, plain},
 };
 
 /// How long one call waits; the server answers before.
@@ -61,7 +57,7 @@ pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyho
             }
             Value::Failure(failure) => {
                 json.push("status", Json::text("FAILED"));
-                json.push("failure", to_json("temporal.api.failure.v1.Failure", failure, View::Decoded)?);
+                json.push("failure", decoded("temporal.api.failure.v1.Failure", failure));
             }
         }
         output::print(&json.pretty())?;

@@ -34,14 +34,14 @@ impl Start {
                 fields.finish()
             },
             || {
-                Ok(Json::object([
+                Json::object([
                     ("activityId", Json::text(&started.activity_id)),
                     ("runId", Json::text(&started.run_id)),
                     ("type", Json::text(&started.kind)),
                     ("namespace", Json::text(&client.namespace)),
                     ("taskQueue", Json::text(&started.task_queue)),
                     ("started", Json::Bool(started.started)),
-                ]))
+                ])
             },
         )
     }

@@ -4,18 +4,14 @@ use clap::{Args, ValueEnum};
 use segno_proto::{
     Nanos,
     common::{ActivityType, Header, Priority, RetryPolicy, SearchAttributes},
-    enums::TaskQueueKind,
     nanos_duration,
-    sdk::UserMetadata,
-    taskqueue::TaskQueue,
     workflowservice::{StartActivityExecutionRequest, StartActivityExecutionResponse},
 };
 
 use crate::{
     args,
     client::{Client, request, uuid},
-    commands::{Input, payload_map},
-    output::payload,
+    commands::{Input, payload_map, task_queue, user_metadata},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -128,10 +124,6 @@ impl StartOptions {
 
     fn message(self, client: &Client) -> anyhow::Result<StartActivityExecutionRequest> {
         let duration = |nanos: Option<Nanos>| nanos.map(nanos_duration);
-        let note = |text: &Option<String>| {
-            text.as_ref().map(|text| payload::of_json(&serde_json::Value::from(text.as_str()).to_string()))
-        };
-        let metadata = UserMetadata { summary: note(&self.static_summary), details: note(&self.static_details) };
         let retry = RetryPolicy {
             initial_interval: duration(self.retry_initial_interval),
             maximum_interval: duration(self.retry_maximum_interval),
@@ -150,11 +142,7 @@ impl StartOptions {
             request_id: uuid()?,
             activity_id: self.activity_id,
             activity_type: Some(ActivityType { name: self.r#type }),
-            task_queue: Some(TaskQueue {
-                name: self.task_queue,
-                kind: TaskQueueKind::Normal as i32,
-                ..Default::default()
-            }),
+            task_queue: task_queue(self.task_queue),
             schedule_to_close_timeout: duration(self.schedule_to_close_timeout),
             schedule_to_start_timeout: duration(self.schedule_to_start_timeout),
             start_to_close_timeout: duration(self.start_to_close_timeout),
@@ -167,7 +155,7 @@ impl StartOptions {
             search_attributes: payload_map(&self.search_attribute)
                 .map(|indexed_fields| SearchAttributes { indexed_fields }),
             header: payload_map(&self.headers).map(|fields| Header { fields }),
-            user_metadata: (metadata != UserMetadata::default()).then_some(metadata),
+            user_metadata: user_metadata(self.static_summary.as_deref(), self.static_details.as_deref()),
             priority: (priority != Priority::default()).then_some(priority),
             ..Default::default()
         })

@@ -7,7 +7,7 @@ use segno_proto::workflowservice::{DescribeBatchOperationRequest, DescribeBatchO
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, short_name, to_json},
+        dynamic::{decoded, short_name},
         fields::Fields,
         time,
     },
@@ -29,7 +29,7 @@ impl Describe {
         let message = DescribeBatchOperationRequest { namespace: client.namespace.clone(), job_id: self.job_id };
         let answer = client.workflows.describe_batch_operation(request(message)).await;
         let answer: DescribeBatchOperationResponse = client.answer("describe the batch job", answer)?;
-        client.print(|| text(&answer, client.colors), || Ok(to_json(DESCRIPTION, &answer, View::Decoded)?))
+        client.print(|| text(&answer, client.colors), || decoded(DESCRIPTION, &answer))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     client::{Client, request},
     output::{
         Json,
-        dynamic::{View, short_name, to_json},
+        dynamic::{decoded, short_name},
         table::{Cell, Table},
         time,
     },
@@ -57,8 +57,8 @@ impl List {
                 table.render(&all.iter().map(|job| row(job, now)).collect::<Vec<_>>())
             },
             || {
-                let items = all.iter().map(|one| to_json(INFO, one, View::Decoded));
-                Ok(Json::Array(items.collect::<Result<_, _>>()?))
+                let items = all.iter().map(|one| decoded(INFO, one));
+                Json::Array(items.collect())
             },
         )
     }

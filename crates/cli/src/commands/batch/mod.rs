@@ -4,7 +4,7 @@ mod describe;
 mod list;
 mod terminate;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use segno_proto::{
     common::WorkflowExecution,
     workflowservice::{
@@ -13,40 +13,19 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, Connection, request, uuid},
+    client::{Client, request, uuid},
     commands::{Target, confirm, reason},
     output::{Json, plain},
 };
 
-#[derive(Args, Clone, Debug)]
-pub struct Batch {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Clone, Debug)]
-enum Command {
+noun!(Batch {
     /// Lists batch jobs.
     List(list::List),
     /// Shows the progress of a batch job.
     Describe(describe::Describe),
     /// Stops a batch job.
     Terminate(terminate::Terminate),
-}
-
-impl Batch {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        let command = self.command;
-        self.connection.run(async move |client: &mut Client| match command {
-            Command::List(command) => command.run(client).await,
-            Command::Describe(command) => command.run(client).await,
-            Command::Terminate(command) => command.run(client).await,
-        })
-    }
-}
+});
 
 /// One workflow, or all that match a filter.
 #[derive(Args, Clone, Debug)]
@@ -125,7 +104,6 @@ impl Job {
         };
         let answer = client.workflows.start_batch_operation(request(message)).await;
         client.answer("start a batch job", answer)?;
-        client
-            .print(|| format!("Started batch job {job_id}"), || Ok(Json::object([("batchJobId", Json::text(&job_id))])))
+        client.print(|| format!("Started batch job {job_id}"), || Json::object([("batchJobId", Json::text(&job_id))]))
     }
 }

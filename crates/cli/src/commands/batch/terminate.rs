@@ -34,7 +34,7 @@ impl Terminate {
         client.answer("stop the batch job", answer)?;
         client.print(
             || format!("Batch job {} was stopped", plain(&self.job_id)),
-            || Ok(Json::object([("jobId", Json::text(&self.job_id)), ("action", Json::text("stopped"))])),
+            || Json::object([("jobId", Json::text(&self.job_id)), ("action", Json::text("stopped"))]),
         )
     }
 }

@@ -5,7 +5,7 @@ use segno_proto::segno_cluster::{DrainRequest, DrainResponse};
 
 use crate::{
     client::{Client, request},
-    output::json::Json,
+    output::Json,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -22,7 +22,7 @@ impl Drain {
         let _: DrainResponse = client.answer("drain a node", answer)?;
         client.print(
             || format!("{} is handing over what it owns; `segno cluster status` shows how far it is\n", self.name),
-            || Ok(Json::object([("name", Json::text(&self.name))])),
+            || Json::object([("name", Json::text(&self.name))]),
         )
     }
 }

@@ -5,7 +5,7 @@ use segno_proto::segno_cluster::{FenceRequest, FenceResponse};
 
 use crate::{
     client::{Client, request},
-    output::json::Json,
+    output::Json,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -22,7 +22,7 @@ impl Fence {
         let _: FenceResponse = client.answer("fence a node", answer)?;
         client.print(
             || format!("{} has lost its place; if it is alive it joins again\n", self.name),
-            || Ok(Json::object([("name", Json::text(&self.name))])),
+            || Json::object([("name", Json::text(&self.name))]),
         )
     }
 }

@@ -6,7 +6,7 @@ use segno_proto::segno_cluster::{DescribeRequest, DescribeResponse, Node, NodeLi
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, to_json},
+        dynamic::decoded,
         table::{Cell, Table},
     },
 };
@@ -20,10 +20,7 @@ impl ClusterStatus {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let answer = client.cluster.describe(request(DescribeRequest {})).await;
         let answer: DescribeResponse = client.answer("describe the cluster", answer)?;
-        client.print(
-            || text(&answer, client.colors),
-            || Ok(to_json("segno.cluster.v1.DescribeResponse", &answer, View::Decoded)?),
-        )
+        client.print(|| text(&answer, client.colors), || decoded("segno.cluster.v1.DescribeResponse", &answer))
     }
 }
 

@@ -33,7 +33,7 @@ impl Activate {
         let answer: ActivateResponse = client.answer("activate", answer)?;
         client.print(
             || format!("{} {} activated\n", plain(&answer.name), short(&answer.version)),
-            || Ok(Json::object([("name", Json::text(&answer.name)), ("version", Json::text(&answer.version))])),
+            || Json::object([("name", Json::text(&answer.name)), ("version", Json::text(&answer.version))]),
         )
     }
 }

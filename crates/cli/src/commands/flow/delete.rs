@@ -29,7 +29,7 @@ impl Delete {
         client.answer("delete", answer)?;
         client.print(
             || format!("{} deleted\n", plain(&self.name)),
-            || Ok(Json::object([("deleted", Json::text(&self.name))])),
+            || Json::object([("deleted", Json::text(&self.name))]),
         )
     }
 }

@@ -80,7 +80,7 @@ impl Deploy {
                         ("unchanged", Json::Bool(answer.unchanged)),
                     ])
                 };
-                Ok(Json::Array(answers.iter().map(item).collect()))
+                Json::Array(answers.iter().map(item).collect())
             },
         )
     }

@@ -7,7 +7,7 @@ use super::short;
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, to_json},
+        dynamic::decoded,
         table::{Cell, Table},
         time,
     },
@@ -35,10 +35,7 @@ impl List {
                 break;
             }
         }
-        client.print(
-            || text(&all.flows, client.colors),
-            || Ok(to_json("segno.flow.v1.ListResponse", &all, View::Decoded)?),
-        )
+        client.print(|| text(&all.flows, client.colors), || decoded("segno.flow.v1.ListResponse", &all))
     }
 }
 

@@ -49,11 +49,11 @@ impl Migrate {
                 format!("{} {done}, run {}\n", plain(&self.target.workflow_id), answer.run_id)
             },
             || {
-                Ok(Json::object([
+                Json::object([
                     ("run_id", Json::text(&answer.run_id)),
                     ("from_version", Json::text(&answer.from_version)),
                     ("to_version", Json::text(&answer.to_version)),
-                ]))
+                ])
             },
         )
     }

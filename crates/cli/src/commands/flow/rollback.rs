@@ -26,7 +26,7 @@ impl Rollback {
         let answer: RollbackResponse = client.answer("roll back", answer)?;
         client.print(
             || format!("{} {} activated\n", plain(&answer.name), short(&answer.version)),
-            || Ok(Json::object([("name", Json::text(&answer.name)), ("version", Json::text(&answer.version))])),
+            || Json::object([("name", Json::text(&answer.name)), ("version", Json::text(&answer.version))]),
         )
     }
 }

@@ -68,7 +68,7 @@ impl Run {
                 || format!("{}\n", plain(&workflow_id)),
                 || {
                     let ids = [("workflowId", Json::text(&workflow_id)), ("runId", Json::text(&started.run_id))];
-                    Ok(Json::object(ids))
+                    Json::object(ids)
                 },
             );
         }

@@ -9,12 +9,7 @@ use segno_proto::segno_flow::{
 use super::{name_and_version, short, show_run};
 use crate::{
     client::{Client, ClientError, request},
-    output::{
-        self, Format, Json,
-        dynamic::{View, to_json},
-        fields::Fields,
-        plain, time,
-    },
+    output::{self, Format, Json, dynamic::decoded, fields::Fields, plain, time},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -86,12 +81,12 @@ async fn show_script(client: &mut Client, text: &str) -> anyhow::Result<()> {
             text
         },
         || {
-            Ok(Json::object([
-                ("flow", to_json("segno.flow.v1.Flow", &flow, View::Decoded)?),
+            Json::object([
+                ("flow", decoded("segno.flow.v1.Flow", &flow)),
                 ("version", Json::text(&found.version)),
                 ("file_name", Json::text(&found.file_name)),
                 ("source", Json::text(&source)),
-            ]))
+            ])
         },
     )
 }

@@ -9,10 +9,7 @@ use segno_proto::{
 use crate::{
     args,
     client::{Client, request},
-    output::{
-        dynamic::{View, to_json},
-        plain,
-    },
+    output::{dynamic::decoded, plain},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -63,6 +60,6 @@ impl Create {
                 _ => eprintln!("segno: the key {} is made; this is the only time that it is shown", plain(name)),
             }
         }
-        client.print(|| made.secret.clone(), || Ok(to_json("segno.access.v1.CreateKeyResponse", &made, View::Decoded)?))
+        client.print(|| made.secret.clone(), || decoded("segno.access.v1.CreateKeyResponse", &made))
     }
 }

@@ -6,7 +6,7 @@ use segno_proto::segno_access::{Key, ListKeysRequest};
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, to_json},
+        dynamic::decoded,
         table::{Cell, Table},
         time,
     },
@@ -21,10 +21,7 @@ impl List {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let answer = client.access.list_keys(request(ListKeysRequest {})).await;
         let found = client.answer("list the keys", answer)?;
-        client.print(
-            || text(&found.keys, client.colors),
-            || Ok(to_json("segno.access.v1.ListKeysResponse", &found, View::Decoded)?),
-        )
+        client.print(|| text(&found.keys, client.colors), || decoded("segno.access.v1.ListKeysResponse", &found))
     }
 }
 

@@ -23,7 +23,7 @@ impl Revoke {
         client.answer("revoke the key", answer)?;
         client.print(
             || format!("The key {} is revoked", plain(&self.name)),
-            || Ok(Json::object([("revoked", Json::text(&self.name))])),
+            || Json::object([("revoked", Json::text(&self.name))]),
         )
     }
 }

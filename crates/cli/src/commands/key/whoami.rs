@@ -5,10 +5,7 @@ use segno_proto::segno_access::{WhoAmIRequest, WhoAmIResponse};
 
 use crate::{
     client::{Client, request},
-    output::{
-        dynamic::{View, to_json},
-        plain,
-    },
+    output::{dynamic::decoded, plain},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -20,7 +17,7 @@ impl WhoAmI {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let answer = client.access.who_am_i(request(WhoAmIRequest {})).await;
         let me = client.answer("ask who you are", answer)?;
-        client.print(|| text(&me), || Ok(to_json("segno.access.v1.WhoAmIResponse", &me, View::Decoded)?))
+        client.print(|| text(&me), || decoded("segno.access.v1.WhoAmIResponse", &me))
     }
 }
 

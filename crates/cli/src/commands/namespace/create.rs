@@ -45,7 +45,7 @@ impl Create {
         client.answer("create the namespace", answer)?;
         client.print(
             || format!("Namespace {} was created", plain(&name)),
-            || Ok(Json::object([("namespace", Json::text(&name)), ("action", Json::text("created"))])),
+            || Json::object([("namespace", Json::text(&name)), ("action", Json::text("created"))]),
         )
     }
 }

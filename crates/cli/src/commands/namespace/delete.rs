@@ -31,11 +31,11 @@ impl Delete {
         client.print(
             || format!("Namespace {name} was deleted"),
             || {
-                Ok(Json::object([
+                Json::object([
                     ("namespace", Json::text(&self.name)),
                     ("action", Json::text("deleted")),
                     ("deletedNamespace", Json::text(&answer.deleted_namespace)),
-                ]))
+                ])
             },
         )
     }

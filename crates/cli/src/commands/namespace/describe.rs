@@ -6,11 +6,7 @@ use segno_proto::workflowservice::{DescribeNamespaceRequest, DescribeNamespaceRe
 use super::{DESCRIPTION, Name};
 use crate::{
     client::{Client, request},
-    output::{
-        dynamic::{View, to_json},
-        fields::Fields,
-        status, time,
-    },
+    output::{dynamic::decoded, fields::Fields, status, time},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -26,7 +22,7 @@ impl Describe {
         let message = DescribeNamespaceRequest { namespace: self.name.or_of(client), ..Default::default() };
         let answer = client.workflows.describe_namespace(request(message)).await;
         let answer: DescribeNamespaceResponse = client.answer("describe the namespace", answer)?;
-        client.print(|| text(&answer, client.colors), || Ok(to_json(DESCRIPTION, &answer, View::Decoded)?))
+        client.print(|| text(&answer, client.colors), || decoded(DESCRIPTION, &answer))
     }
 }
 

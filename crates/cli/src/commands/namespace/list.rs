@@ -8,7 +8,7 @@ use crate::{
     client::{Client, request},
     output::{
         Json,
-        dynamic::{View, to_json},
+        dynamic::decoded,
         status,
         table::{Cell, Table},
         time,
@@ -42,8 +42,8 @@ impl List {
                 table.render(&all.iter().map(row).collect::<Vec<_>>())
             },
             || {
-                let items = all.iter().map(|one| to_json(DESCRIPTION, one, View::Decoded));
-                Ok(Json::Array(items.collect::<Result<_, _>>()?))
+                let items = all.iter().map(|one| decoded(DESCRIPTION, one));
+                Json::Array(items.collect())
             },
         )
     }

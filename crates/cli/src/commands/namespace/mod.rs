@@ -6,23 +6,14 @@ mod describe;
 mod list;
 mod update;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
-use crate::client::{Client, Connection};
+use crate::client::Client;
 
 /// The full name of an answer that describes a namespace.
 const DESCRIPTION: &str = "temporal.api.workflowservice.v1.DescribeNamespaceResponse";
 
-#[derive(Args, Clone, Debug)]
-pub struct Namespace {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Clone, Debug)]
-enum Command {
+noun!(Namespace {
     /// Lists namespaces.
     List(list::List),
     /// Shows a namespace.
@@ -33,21 +24,7 @@ enum Command {
     Update(update::Update),
     /// Deletes a namespace and all its workflows.
     Delete(delete::Delete),
-}
-
-impl Namespace {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        let command = self.command;
-        self.connection.run(async move |client: &mut Client| match command {
-            Command::List(command) => command.run(client).await,
-            Command::Describe(command) => command.run(client).await,
-            Command::Create(command) => command.run(client).await,
-            Command::Update(command) => command.run(client).await,
-            Command::Delete(command) => command.run(client).await,
-        })
-    }
-}
+});
 
 /// Which namespace: as a word of its own, or with --namespace as everywhere.
 #[derive(Args, Clone, Debug)]

@@ -67,7 +67,7 @@ impl Update {
         client.answer("change the namespace", answer)?;
         client.print(
             || format!("Namespace {} was changed", plain(&name)),
-            || Ok(Json::object([("namespace", Json::text(&name)), ("action", Json::text("updated"))])),
+            || Json::object([("namespace", Json::text(&name)), ("action", Json::text("updated"))]),
         )
     }
 }

@@ -59,7 +59,7 @@ impl Create {
             },
             || {
                 let namespace = Json::text(&client.namespace);
-                Ok(Json::object([("scheduleId", Json::text(&id)), ("namespace", namespace)]))
+                Json::object([("scheduleId", Json::text(&id)), ("namespace", namespace)])
             },
         )
     }

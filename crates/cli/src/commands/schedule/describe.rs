@@ -11,7 +11,7 @@ use super::Target;
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, short_name, to_json},
+        dynamic::{decoded, short_name},
         fields::Fields,
         payload, status,
         table::Table,
@@ -36,7 +36,7 @@ impl Describe {
         let message = DescribeScheduleRequest { namespace: client.namespace.clone(), schedule_id: id.clone() };
         let answer = client.workflows.describe_schedule(request(message)).await;
         let answer: DescribeScheduleResponse = client.answer("describe the schedule", answer)?;
-        client.print(|| text(&id, &answer, client.colors), || Ok(to_json(DESCRIPTION, &answer, View::Decoded)?))
+        client.print(|| text(&id, &answer, client.colors), || decoded(DESCRIPTION, &answer))
     }
 }
 

@@ -8,9 +8,8 @@ use segno_proto::{
 
 use crate::{
     client::{Client, request},
+    commands::pages,
     output::{
-        self,
-        dynamic::{View, to_json},
         table::{Cell, Table},
         time,
     },
@@ -31,10 +30,8 @@ pub struct List {
 impl List {
     /// Prints page after page, so that the first ones are there at once.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let mut table = Table::new(&["ScheduleId", "Type", "Paused", "Next", "Last"], client.colors);
-        let mut printed = 0;
-        let mut token = Default::default();
-        loop {
+        let table = Table::new(&["ScheduleId", "Type", "Paused", "Next", "Last"], client.colors);
+        pages::print(client, ENTRY, table, row, None, async |client, _, token| {
             let message = ListSchedulesRequest {
                 namespace: client.namespace.clone(),
                 maximum_page_size: PAGE,
@@ -43,26 +40,9 @@ impl List {
             };
             let answer = client.workflows.list_schedules(request(message)).await;
             let answer: ListSchedulesResponse = client.answer("list schedules", answer)?;
-            if client.is_json() {
-                // One array over all pages.
-                for entry in &answer.schedules {
-                    let json = to_json(ENTRY, entry, View::Decoded)?.pretty();
-                    output::print(&format!("{}{json}", if printed == 0 { "[\n" } else { ",\n" }))?;
-                    printed += 1;
-                }
-            } else {
-                let rows: Vec<_> = answer.schedules.iter().map(row).collect();
-                output::print(&table.render(&rows))?;
-            }
-            token = answer.next_page_token;
-            if token.is_empty() {
-                break;
-            }
-        }
-        if client.is_json() {
-            output::print(if printed == 0 { "[]" } else { "]" })?;
-        }
-        Ok(())
+            Ok((answer.schedules, answer.next_page_token))
+        })
+        .await
     }
 }
 

@@ -11,22 +11,11 @@ mod toggle;
 mod trigger;
 mod update;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use prost_types::Timestamp;
 use segno_proto::{enums::ScheduleOverlapPolicy, nanos_timestamp};
 
-use crate::client::{Client, Connection};
-
-#[derive(Args, Clone, Debug)]
-pub struct Schedule {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Clone, Debug)]
-enum Command {
+noun!(Schedule {
     /// Creates a schedule.
     Create(Box<create::Create>),
     /// Shows a schedule with its recent and next actions.
@@ -43,24 +32,7 @@ enum Command {
     Update(Box<update::Update>),
     /// Deletes a schedule. Workflows that it started go on.
     Delete(delete::Delete),
-}
-
-impl Schedule {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        let command = self.command;
-        self.connection.run(async move |client: &mut Client| match command {
-            Command::Create(command) => command.run(client).await,
-            Command::Describe(command) => command.run(client).await,
-            Command::List(command) => command.run(client).await,
-            Command::Toggle(command) => command.run(client).await,
-            Command::Trigger(command) => command.run(client).await,
-            Command::Backfill(command) => command.run(client).await,
-            Command::Update(command) => command.run(client).await,
-            Command::Delete(command) => command.run(client).await,
-        })
-    }
-}
+});
 
 /// Which schedule a command is about.
 #[derive(Args, Clone, Debug)]

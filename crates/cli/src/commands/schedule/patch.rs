@@ -25,6 +25,6 @@ pub async fn send(client: &mut Client, what: &str, schedule_id: &str, patch: Sch
 pub fn done(client: &Client, how: &str, schedule_id: &str) -> anyhow::Result<()> {
     client.print(
         || format!("{how}: schedule {schedule_id}\n"),
-        || Ok(Json::object([("scheduleId", Json::text(schedule_id)), ("done", Json::text(how.to_lowercase()))])),
+        || Json::object([("scheduleId", Json::text(schedule_id)), ("done", Json::text(how.to_lowercase()))]),
     )
 }

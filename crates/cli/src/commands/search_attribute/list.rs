@@ -9,7 +9,7 @@ use segno_proto::{
 use crate::{
     client::{Client, ClientError, request},
     output::{
-        dynamic::{View, short_name, to_json},
+        dynamic::{decoded, short_name},
         table::{Cell, Table},
     },
 };
@@ -29,7 +29,7 @@ impl List {
                 let rows: Vec<_> = custom.chain(system).collect();
                 Table::new(&["Name", "Type", "Origin"], client.colors).render(&rows)
             },
-            || Ok(to_json("temporal.api.operatorservice.v1.ListSearchAttributesResponse", &answer, View::Decoded)?),
+            || decoded("temporal.api.operatorservice.v1.ListSearchAttributesResponse", &answer),
         )
     }
 }

@@ -10,13 +10,7 @@ use segno_proto::{
 
 use crate::{
     client::{Client, request},
-    output::{
-        Json,
-        dynamic::{View, to_json},
-        fields::Fields,
-        table::Table,
-        time,
-    },
+    output::{Json, dynamic::decoded, fields::Fields, table::Table, time},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -98,17 +92,17 @@ fn text(answers: &[(&str, DescribeTaskQueueResponse)], colors: bool, now: Timest
 }
 
 /// An array with one object per type: its name, then the fields of the answer.
-fn json(answers: &[(&str, DescribeTaskQueueResponse)]) -> anyhow::Result<Json> {
+fn json(answers: &[(&str, DescribeTaskQueueResponse)]) -> Json {
     let mut list = Vec::new();
     for (kind, answer) in answers {
         let mut object = Json::object([("taskQueueType", Json::text(*kind))]);
         let name = "temporal.api.workflowservice.v1.DescribeTaskQueueResponse";
-        if let Json::Object(fields) = to_json(name, answer, View::Decoded)? {
+        if let Json::Object(fields) = decoded(name, answer) {
             fields.into_iter().for_each(|(name, value)| object.push(&name, value));
         }
         list.push(object);
     }
-    Ok(Json::Array(list))
+    Json::Array(list)
 }
 
 #[cfg(test)]
@@ -138,7 +132,7 @@ Activity tasks
   Pollers  0
 ";
         assert_eq!(text(&answers, false, Timestamp::from_second(1_000_000_005).expect("a time")), expected);
-        let json = json(&answers).expect("JSON").to_string();
+        let json = json(&answers).to_string();
         assert!(json.starts_with(r#"[{"taskQueueType":"workflow","pollers":[{"lastAccessTime""#), "{json}");
         assert!(json.ends_with(r#"{"taskQueueType":"activity"}]"#), "{json}");
     }

@@ -8,7 +8,7 @@ use super::{lease, state};
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, to_json},
+        dynamic::decoded,
         fields::Fields,
         table::{Cell, Table},
         time,
@@ -30,10 +30,7 @@ impl Describe {
         let answer = client.workers.describe_worker(request(message)).await;
         let answer: DescribeWorkerResponse = client.answer("describe the worker", answer)?;
         let worker = answer.worker.unwrap_or_default();
-        client.print(
-            || text(&worker, client.colors, Timestamp::now()),
-            || Ok(to_json("segno.worker.v1.Worker", &worker, View::Decoded)?),
-        )
+        client.print(|| text(&worker, client.colors, Timestamp::now()), || decoded("segno.worker.v1.Worker", &worker))
     }
 }
 

@@ -7,7 +7,7 @@ use super::{lease, state};
 use crate::{
     client::{Client, request},
     output::{
-        dynamic::{View, to_json},
+        dynamic::decoded,
         table::{Cell, Table},
     },
 };
@@ -29,10 +29,8 @@ impl List {
         if self.alive {
             answer.workers.retain(|worker| worker.state() != WorkerState::Gone);
         }
-        client.print(
-            || text(&answer.workers, client.colors),
-            || Ok(to_json("segno.worker.v1.ListWorkersResponse", &answer, View::Decoded)?),
-        )
+        client
+            .print(|| text(&answer.workers, client.colors), || decoded("segno.worker.v1.ListWorkersResponse", &answer))
     }
 }
 

@@ -3,39 +3,16 @@
 mod describe;
 mod list;
 
-use clap::{Args, Subcommand};
 use segno_proto::segno_worker::{self as api, WorkerState};
 
-use crate::{
-    client::{Client, Connection},
-    output::time,
-};
+use crate::output::time;
 
-#[derive(Args, Clone, Debug)]
-pub struct Worker {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Clone, Debug)]
-enum Command {
+noun!(Worker {
     /// Lists workers with their leases and numbers of tasks.
     List(list::List),
     /// Shows one worker and its tasks.
     Describe(describe::Describe),
-}
-
-impl Worker {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        self.connection.run(async move |client: &mut Client| match self.command {
-            Command::List(command) => command.run(client).await,
-            Command::Describe(command) => command.run(client).await,
-        })
-    }
-}
+});
 
 /// How a worker stands, in a word.
 fn state(worker: &api::Worker) -> &'static str {

@@ -1,18 +1,12 @@
 //! `segno workflow count`.
 
 use clap::Args;
-use segno_proto::workflowservice::{
-    CountWorkflowExecutionsRequest, CountWorkflowExecutionsResponse,
-    count_workflow_executions_response::AggregationGroup,
-};
+use segno_proto::workflowservice::{CountWorkflowExecutionsRequest, CountWorkflowExecutionsResponse};
 
 use crate::{
     client::{Client, request},
-    output::{
-        dynamic::{View, to_json},
-        payload,
-        table::Table,
-    },
+    commands::counts,
+    output::dynamic::decoded,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -31,18 +25,10 @@ impl Count {
         let answer: CountWorkflowExecutionsResponse = client.answer("count workflows", answer)?;
         client.print(
             || {
-                let mut text = format!("Total: {}\n", answer.count);
-                if !answer.groups.is_empty() {
-                    let row = |group: &AggregationGroup| {
-                        let values: Vec<_> = group.group_values.iter().map(payload::text).collect();
-                        vec![values.join(", ").trim_matches('"').into(), group.count.to_string().into()]
-                    };
-                    let rows: Vec<_> = answer.groups.iter().map(row).collect();
-                    text.push_str(&Table::new(&["Group", "Count"], client.colors).render(&rows));
-                }
-                text
+                let groups = answer.groups.iter().map(|group| (group.group_values.as_slice(), group.count));
+                counts(answer.count, groups, client.colors)
             },
-            || Ok(to_json("temporal.api.workflowservice.v1.CountWorkflowExecutionsResponse", &answer, View::Decoded)?),
+            || decoded("temporal.api.workflowservice.v1.CountWorkflowExecutionsResponse", &answer),
         )
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     client::{Client, ClientError, request},
     commands::{Target, watch::Watch},
     output::{
-        dynamic::{View, short_name, to_json},
+        dynamic::{decoded, short_name},
         failure,
         fields::Fields,
         payload, status,
@@ -51,7 +51,7 @@ impl Describe {
             || text(&answer, failure.as_ref(), &client.namespace, client.colors, Timestamp::now()),
             || {
                 let name = "temporal.api.workflowservice.v1.DescribeWorkflowExecutionResponse";
-                Ok(to_json(name, &answer, View::Decoded)?)
+                decoded(name, &answer)
             },
         )
     }

@@ -24,24 +24,12 @@ mod why;
 
 pub use outcome::Outcome;
 
-use clap::{Args, Subcommand};
-
 use crate::{
-    client::{Client, Connection},
-    commands::Target,
-    output::Json,
+    client::Client,
+    commands::{self, Target},
 };
 
-#[derive(Args, Clone, Debug)]
-pub struct Workflow {
-    #[command(flatten)]
-    connection: Connection,
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Clone, Debug)]
-enum Command {
+noun!(Workflow {
     /// Lists workflows: open ones first, the newest first among them, then those that closed last.
     List(list::List),
     /// Counts workflows.
@@ -82,49 +70,9 @@ enum Command {
     Delete(delete::Delete),
     /// Explains why a workflow does not go on.
     Why(why::Why),
-}
-
-impl Workflow {
-    /// Runs the command.
-    pub fn run(self) -> anyhow::Result<()> {
-        let command = self.command;
-        self.connection.run(async move |client: &mut Client| match command {
-            Command::List(command) => command.run(client).await,
-            Command::Count(command) => command.run(client).await,
-            Command::Show(command) => command.run(client).await,
-            Command::Describe(command) => command.run(client).await,
-            Command::Start(command) => command.run(client).await,
-            Command::Execute(command) => command.run(client).await,
-            Command::Signal(command) => command.run(client).await,
-            Command::SignalWithStart(command) => command.run(client).await,
-            Command::Query(command) => command.run(client).await,
-            Command::Stack(command) => command.run(client).await,
-            Command::Trace(command) => command.run(client).await,
-            Command::Update(command) => command.run(client).await,
-            Command::Reset(command) => command.run(client).await,
-            Command::Cancel(command) => command.run(client).await,
-            Command::Terminate(command) => command.run(client).await,
-            Command::Pause(command) => command.run(client).await,
-            Command::Unpause(command) => command.run(client).await,
-            Command::Result(command) => command.run(client).await,
-            Command::Delete(command) => command.run(client).await,
-            Command::Why(command) => command.run(client).await,
-        })
-    }
-}
+});
 
 /// Says that something was done to a workflow; the same shape for every such command.
 fn done(client: &Client, target: &Target, action: &str, sentence: String) -> anyhow::Result<()> {
-    client.print(
-        || sentence,
-        || {
-            let mut json = Json::object([("workflowId", Json::text(&target.workflow_id))]);
-            if !target.run_id.is_empty() {
-                json.push("runId", Json::text(&target.run_id));
-            }
-            json.push("namespace", Json::text(&client.namespace));
-            json.push("action", Json::text(action));
-            Ok(json)
-        },
-    )
+    commands::done(client, ("workflowId", &target.workflow_id), &target.run_id, action, sentence)
 }

@@ -4,11 +4,7 @@ use segno_proto::events::{HistoryEvent, history_event::Attributes};
 
 use crate::{
     client::{Client, ClientError},
-    output::{
-        self, Json,
-        dynamic::{View, to_json},
-        event, failure, payload, plain,
-    },
+    output::{self, Json, dynamic::decoded, event, failure, payload, plain},
 };
 
 /// The end of a workflow.
@@ -26,7 +22,7 @@ impl Outcome {
     pub fn print(&self, client: &Client) -> anyhow::Result<()> {
         let (status, trouble) = self.verdict();
         if client.is_json() {
-            output::print(&self.json(client, status)?.pretty())?;
+            output::print(&self.json(client, status).pretty())?;
         } else if trouble.is_none() {
             for text in self.results() {
                 output::print(&text)?;
@@ -74,7 +70,7 @@ impl Outcome {
         }
     }
 
-    fn json(&self, client: &Client, status: &str) -> anyhow::Result<Json> {
+    fn json(&self, client: &Client, status: &str) -> Json {
         let mut json = Json::object([
             ("workflowId", Json::text(&self.workflow_id)),
             ("runId", Json::text(&self.run_id)),
@@ -89,11 +85,11 @@ impl Outcome {
             }
             Some(Attributes::WorkflowExecutionFailedEventAttributes(a)) => {
                 let failure = a.failure.clone().unwrap_or_default();
-                json.push("failure", to_json("temporal.api.failure.v1.Failure", &failure, View::Decoded)?);
+                json.push("failure", decoded("temporal.api.failure.v1.Failure", &failure));
             }
             _ => {}
         }
-        json.push("closeEvent", to_json(event::EVENT, &self.last, View::Decoded)?);
-        Ok(json)
+        json.push("closeEvent", decoded(event::EVENT, &self.last));
+        json
     }
 }

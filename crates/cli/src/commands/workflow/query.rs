@@ -63,7 +63,7 @@ impl Query {
         let payloads = answer.query_result.unwrap_or_default().payloads;
         client.print(
             || payloads.iter().map(|one| plain(&payload::text(one)).into_owned() + "\n").collect(),
-            || Ok(Json::object([("queryResult", Json::Array(payloads.iter().map(payload::json).collect()))])),
+            || Json::object([("queryResult", Json::Array(payloads.iter().map(payload::json).collect()))]),
         )
     }
 }

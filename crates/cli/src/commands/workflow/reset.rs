@@ -65,12 +65,12 @@ impl Reset {
                 format!("Workflow {workflow} was reset to event {event_id}; run {} goes on", answer.run_id)
             },
             || {
-                Ok(Json::object([
+                Json::object([
                     ("workflowId", Json::text(&self.target.workflow_id)),
                     ("runId", Json::text(&answer.run_id)),
                     ("eventId", Json::number(event_id)),
                     ("action", Json::text("reset")),
-                ]))
+                ])
             },
         )
     }

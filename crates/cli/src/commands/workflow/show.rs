@@ -41,10 +41,10 @@ impl Show {
             let page = client.history(&execution, token, self.follow, false).await?;
             for event in &page.events {
                 let shown = if client.is_json() {
-                    let json = to_json(event::EVENT, event, View::Exact)?;
+                    let json = to_json(event::EVENT, event, View::Exact);
                     if whole { json.pretty() } else { json.to_string() }
                 } else {
-                    event::line(event)?
+                    event::line(event)
                 };
                 let before = match printed {
                     0 if whole => "{\"events\": [\n",

@@ -66,12 +66,12 @@ impl SignalWithStart {
                 format!("Workflow {workflow} was {begun}sent signal {signal}; its run is {}", answer.run_id)
             },
             || {
-                Ok(Json::object([
+                Json::object([
                     ("workflowId", Json::text(&workflow_id)),
                     ("runId", Json::text(&answer.run_id)),
                     ("signalName", Json::text(&self.signal_name)),
                     ("started", Json::Bool(answer.started)),
-                ]))
+                ])
             },
         )
     }

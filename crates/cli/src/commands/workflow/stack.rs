@@ -46,7 +46,7 @@ impl Stack {
             .collect();
         client.print(
             || texts.iter().flat_map(|text| text.lines()).map(|line| plain(line).into_owned() + "\n").collect(),
-            || Ok(Json::object([("stack", Json::text(texts.join("\n")))])),
+            || Json::object([("stack", Json::text(texts.join("\n")))]),
         )
     }
 }

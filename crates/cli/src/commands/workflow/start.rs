@@ -35,14 +35,14 @@ impl Start {
                 fields.finish()
             },
             || {
-                Ok(Json::object([
+                Json::object([
                     ("workflowId", Json::text(&started.workflow_id)),
                     ("runId", Json::text(&started.run_id)),
                     ("type", Json::text(&started.kind)),
                     ("namespace", Json::text(&client.namespace)),
                     ("taskQueue", Json::text(&started.task_queue)),
                     ("started", Json::Bool(started.started)),
-                ]))
+                ])
             },
         )
     }

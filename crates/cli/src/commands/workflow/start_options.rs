@@ -4,18 +4,14 @@ use clap::{Args, ValueEnum};
 use segno_proto::{
     Nanos,
     common::{Memo, Priority, SearchAttributes, WorkflowType},
-    enums::{TaskQueueKind, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
     nanos_duration,
-    sdk::UserMetadata,
-    taskqueue::TaskQueue,
     workflowservice::{StartWorkflowExecutionRequest, StartWorkflowExecutionResponse},
 };
 
 use crate::{
     args,
     client::{Client, request, uuid},
-    commands::{Input, payload_map},
-    output::payload,
+    commands::{Input, payload_map, task_queue, user_metadata},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -75,18 +71,18 @@ pub struct StartOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 enum Reuse {
-    AllowDuplicate,
-    AllowDuplicateFailedOnly,
-    RejectDuplicate,
-    TerminateIfRunning,
+    AllowDuplicate = 1,
+    AllowDuplicateFailedOnly = 2,
+    RejectDuplicate = 3,
+    TerminateIfRunning = 4,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
 enum Conflict {
-    Fail,
-    UseExisting,
-    TerminateExisting,
+    Fail = 1,
+    UseExisting = 2,
+    TerminateExisting = 3,
 }
 
 /// A workflow that was started.
@@ -122,45 +118,24 @@ impl StartOptions {
     /// The request.
     pub fn message(self, client: &Client, workflow_id: String) -> anyhow::Result<StartWorkflowExecutionRequest> {
         let duration = |nanos: Option<Nanos>| nanos.map(nanos_duration);
-        let note = |text: &Option<String>| {
-            text.as_ref().map(|text| payload::of_json(&serde_json::Value::from(text.as_str()).to_string()))
-        };
-        let reuse = match self.id_reuse_policy {
-            None => WorkflowIdReusePolicy::Unspecified,
-            Some(Reuse::AllowDuplicate) => WorkflowIdReusePolicy::AllowDuplicate,
-            Some(Reuse::AllowDuplicateFailedOnly) => WorkflowIdReusePolicy::AllowDuplicateFailedOnly,
-            Some(Reuse::RejectDuplicate) => WorkflowIdReusePolicy::RejectDuplicate,
-            Some(Reuse::TerminateIfRunning) => WorkflowIdReusePolicy::TerminateIfRunning,
-        };
-        let conflict = match self.id_conflict_policy {
-            None => WorkflowIdConflictPolicy::Unspecified,
-            Some(Conflict::Fail) => WorkflowIdConflictPolicy::Fail,
-            Some(Conflict::UseExisting) => WorkflowIdConflictPolicy::UseExisting,
-            Some(Conflict::TerminateExisting) => WorkflowIdConflictPolicy::TerminateExisting,
-        };
-        let metadata = UserMetadata { summary: note(&self.static_summary), details: note(&self.static_details) };
         Ok(StartWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
             workflow_id,
             workflow_type: Some(WorkflowType { name: self.r#type }),
-            task_queue: Some(TaskQueue {
-                name: self.task_queue,
-                kind: TaskQueueKind::Normal as i32,
-                ..Default::default()
-            }),
+            task_queue: task_queue(self.task_queue),
             input: self.input.payloads()?,
             workflow_execution_timeout: duration(self.execution_timeout),
             workflow_run_timeout: duration(self.run_timeout),
             workflow_task_timeout: duration(self.task_timeout),
             workflow_start_delay: duration(self.start_delay),
             cron_schedule: self.cron,
-            workflow_id_reuse_policy: reuse as i32,
-            workflow_id_conflict_policy: conflict as i32,
+            workflow_id_reuse_policy: self.id_reuse_policy.map_or(0, |policy| policy as i32),
+            workflow_id_conflict_policy: self.id_conflict_policy.map_or(0, |policy| policy as i32),
             memo: payload_map(&self.memo).map(|fields| Memo { fields }),
             search_attributes: payload_map(&self.search_attribute)
                 .map(|indexed_fields| SearchAttributes { indexed_fields }),
             priority: self.priority_key.map(|priority_key| Priority { priority_key, ..Default::default() }),
-            user_metadata: (metadata != UserMetadata::default()).then_some(metadata),
+            user_metadata: user_metadata(self.static_summary.as_deref(), self.static_details.as_deref()),
             identity: client.identity.clone(),
             request_id: uuid()?,
             ..Default::default()

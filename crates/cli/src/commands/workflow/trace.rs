@@ -47,7 +47,7 @@ impl Trace {
                         show(&tree, "", &mut lines);
                         lines.join("\n")
                     },
-                    || Ok(json(&tree)),
+                    || json(&tree),
                 )
             })
             .await

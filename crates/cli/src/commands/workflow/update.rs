@@ -97,12 +97,12 @@ impl Update {
                         false => results.iter().map(|one| plain(&payload::text(one)).into_owned() + "\n").collect(),
                     },
                     || {
-                        Ok(Json::object([
+                        Json::object([
                             ("workflowId", Json::text(&self.target.workflow_id)),
                             ("runId", Json::text(&run_id)),
                             ("updateId", Json::text(&reference.update_id)),
                             ("result", Json::Array(results.iter().map(payload::json).collect())),
-                        ]))
+                        ])
                     },
                 )
             }

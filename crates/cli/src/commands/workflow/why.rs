@@ -11,11 +11,7 @@ use tonic::Code;
 use crate::{
     client::{Client, ClientError, is_interruption, request},
     commands::{Target, watch::Watch},
-    output::{
-        dynamic::{View, to_json},
-        plain,
-        style::Style,
-    },
+    output::{dynamic::decoded, plain, style::Style},
 };
 
 /// A poll lasts a minute; a worker that polled within this time is probably there.
@@ -45,10 +41,7 @@ impl Why {
         let target = self.target;
         let look = async |client: &mut Client| {
             let answer = client.explain(&target.workflow_id, &target.run_id).await?;
-            client.print(
-                || text(&answer, client.colors),
-                || Ok(to_json("segno.workflow.v1.ExplainResponse", &answer, View::Decoded)?),
-            )
+            client.print(|| text(&answer, client.colors), || decoded("segno.workflow.v1.ExplainResponse", &answer))
         };
         self.watch.repeat(client, look).await
     }

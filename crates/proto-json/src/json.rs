@@ -62,24 +62,29 @@ impl Json {
 
     /// Over several lines, two spaces per level.
     pub fn pretty(&self) -> String {
+        self.print(true, char::is_control)
+    }
+
+    /// On one line or, with `indent`, several. JSON has escapes for some characters; `escaped` says which others have one here.
+    pub fn print(&self, indent: bool, escaped: fn(char) -> bool) -> String {
         let mut text = String::new();
-        self.write(&mut text, Some(0));
+        self.write(&mut text, indent.then_some(0), escaped);
         text
     }
 
-    fn write(&self, out: &mut String, level: Option<usize>) {
+    fn write(&self, out: &mut String, level: Option<usize>, escaped: fn(char) -> bool) {
         match self {
             Self::Null => out.push_str("null"),
             Self::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
             Self::Raw(text) => out.push_str(text),
-            Self::String(text) => quote(text, out),
+            Self::String(text) => quote(text, escaped, out),
             Self::Array(items) => {
-                block(out, level, "[]", items.iter(), |item, out, inner| item.write(out, inner));
+                block(out, level, "[]", items.iter(), |item, out, inner| item.write(out, inner, escaped));
             }
             Self::Object(fields) => block(out, level, "{}", fields.iter(), |(name, value), out, inner| {
-                quote(name, out);
+                quote(name, escaped, out);
                 out.push_str(if inner.is_some() { ": " } else { ":" });
-                value.write(out, inner);
+                value.write(out, inner, escaped);
             }),
         }
     }
@@ -88,9 +93,7 @@ impl Json {
 /// On one line.
 impl fmt::Display for Json {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        self.write(&mut text, None);
-        out.write_str(&text)
+        out.write_str(&self.print(false, char::is_control))
     }
 }
 
@@ -125,21 +128,37 @@ fn block<T>(
     out.push_str(&brackets[1..]);
 }
 
-fn quote(text: &str, out: &mut String) {
+fn quote(text: &str, escaped: fn(char) -> bool, out: &mut String) {
     out.push('"');
-    for c in text.chars() {
-        match c {
+    for letter in text.chars() {
+        match letter {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             // Writing to a string cannot fail.
-            c if c.is_control() => drop(write!(out, "\\u{:04x}", u32::from(c))),
-            c => out.push(c),
+            letter if escaped(letter) => drop(write!(out, "\\u{:04x}", u32::from(letter))),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '\0'..' ' => drop(write!(out, "\\u{:04x}", u32::from(letter))),
+            letter => out.push(letter),
         }
     }
     out.push('"');
+}
+
+/// A number as Go writes it: with an exponent only if it is very large or very small.
+pub fn float(number: f64) -> String {
+    let size = number.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{number:e}");
+        return match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
+            _ => text,
+        };
+    }
+    number.to_string()
 }
 
 #[cfg(test)]
@@ -168,10 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn others_can_read_it() {
-        for text in [sample().pretty(), sample().to_string()] {
-            let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-            assert_eq!(value["a"][0], "x\n\"\u{1}ä");
-        }
+    fn escapes() {
+        let json = Json::text("\u{8}\u{1}\u{7f}<");
+        assert_eq!(json.print(false, |_| false), "\"\\b\\u0001\u{7f}<\"");
+        assert_eq!(json.print(false, |letter| letter == '<'), "\"\\b\\u0001\u{7f}\\u003c\"");
+        assert_eq!(json.to_string(), "\"\\u0008\\u0001\\u007f<\"");
+    }
+
+    #[test]
+    fn numbers_look_as_in_go() {
+        let shown = [0.0, 1.0, 1.5, 1e20, 1e21, 1.5e22, 1e-6, 1e-7, -2.0].map(float);
+        let expected = ["0", "1", "1.5", "100000000000000000000", "1e+21", "1.5e+22", "0.000001", "1e-7", "-2"];
+        assert_eq!(shown, expected);
     }
 }

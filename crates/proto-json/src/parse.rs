@@ -1,4 +1,4 @@
-//! JSON with the position of each value, and written as Go's encoders write it.
+//! Reads JSON, with the position of each value.
 //!
 //! Errors have the texts of Go's `encoding/json`, which Temporal's HTTP API passes on. Positions are for later errors:
 //! line and column of a value that does not fit its field.
@@ -8,22 +8,27 @@ const DEPTH_MAX: usize = 256;
 
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub struct Node {
     /// Offset of its first byte.
-    pub(super) start: usize,
+    pub start: usize,
     /// Offset behind its last byte.
-    pub(super) end: usize,
-    pub(super) value: Value,
+    pub end: usize,
+    /// What is there.
+    pub value: NodeValue,
 }
 
-/// What JSON has.
+/// What a text has at a place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub enum NodeValue {
+    /// `null`.
     Null,
+    /// `true` or `false`.
     Bool(bool),
     /// As it is written.
     Number(String),
+    /// A text, its escapes resolved.
     String(String),
+    /// A list.
     Array(Vec<Node>),
     /// In the order in which they are written, repeated names included.
     Object(Vec<Member>),
@@ -31,17 +36,19 @@ pub(super) enum Value {
 
 /// A member of an object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Member {
-    pub(super) name: String,
+pub struct Member {
+    /// Its name.
+    pub name: String,
     /// Where the name begins, its quotation mark included.
-    pub(super) start: usize,
+    pub start: usize,
     /// Where the name ends.
-    pub(super) end: usize,
-    pub(super) value: Node,
+    pub end: usize,
+    /// Its value.
+    pub value: Node,
 }
 
 /// Reads the first value of a text; what follows it is ignored. `None` if there is none.
-pub(super) fn parse(text: &[u8]) -> Result<Option<Node>, String> {
+pub fn parse(text: &[u8]) -> Result<Option<Node>, String> {
     let mut parser = Parser { text, at: 0, depth: 0 };
     parser.skip_space();
     if parser.at == text.len() {
@@ -89,17 +96,17 @@ impl Parser<'_> {
         let value = match self.peek()? {
             b'{' => self.nested(Self::object)?,
             b'[' => self.nested(Self::array)?,
-            b'"' => Value::String(self.string()?),
-            b't' => self.literal("true", Value::Bool(true))?,
-            b'f' => self.literal("false", Value::Bool(false))?,
-            b'n' => self.literal("null", Value::Null)?,
+            b'"' => NodeValue::String(self.string()?),
+            b't' => self.literal("true", NodeValue::Bool(true))?,
+            b'f' => self.literal("false", NodeValue::Bool(false))?,
+            b'n' => self.literal("null", NodeValue::Null)?,
             b'-' | b'0'..=b'9' => self.number()?,
             _ => return self.unexpected("looking for beginning of value"),
         };
         Ok(Node { start, end: self.at, value })
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, String>) -> Result<Value, String> {
+    fn nested(&mut self, read: fn(&mut Self) -> Result<NodeValue, String>) -> Result<NodeValue, String> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err("exceeded max depth".to_owned());
@@ -110,12 +117,12 @@ impl Parser<'_> {
         value
     }
 
-    fn object(&mut self) -> Result<Value, String> {
+    fn object(&mut self) -> Result<NodeValue, String> {
         let mut members = Vec::new();
         self.skip_space();
         if self.peek()? == b'}' {
             self.at += 1;
-            return Ok(Value::Object(members));
+            return Ok(NodeValue::Object(members));
         }
         loop {
             self.skip_space();
@@ -136,19 +143,19 @@ impl Parser<'_> {
                 b',' => self.at += 1,
                 b'}' => {
                     self.at += 1;
-                    return Ok(Value::Object(members));
+                    return Ok(NodeValue::Object(members));
                 }
                 _ => return self.unexpected("after object key:value pair"),
             }
         }
     }
 
-    fn array(&mut self) -> Result<Value, String> {
+    fn array(&mut self) -> Result<NodeValue, String> {
         let mut items = Vec::new();
         self.skip_space();
         if self.peek()? == b']' {
             self.at += 1;
-            return Ok(Value::Array(items));
+            return Ok(NodeValue::Array(items));
         }
         loop {
             items.push(self.value()?);
@@ -157,14 +164,14 @@ impl Parser<'_> {
                 b',' => self.at += 1,
                 b']' => {
                     self.at += 1;
-                    return Ok(Value::Array(items));
+                    return Ok(NodeValue::Array(items));
                 }
                 _ => return self.unexpected("after array element"),
             }
         }
     }
 
-    fn literal(&mut self, word: &str, value: Value) -> Result<Value, String> {
+    fn literal(&mut self, word: &str, value: NodeValue) -> Result<NodeValue, String> {
         for expected in word.bytes() {
             if self.peek()? != expected {
                 return self.unexpected(&format!("in literal {word} (expecting '{}')", char::from(expected)));
@@ -174,7 +181,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    fn number(&mut self) -> Result<Value, String> {
+    fn number(&mut self) -> Result<NodeValue, String> {
         let start = self.at;
         if self.peek()? == b'-' {
             self.at += 1;
@@ -201,7 +208,7 @@ impl Parser<'_> {
             }
             self.digits();
         }
-        Ok(Value::Number(String::from_utf8_lossy(&self.text[start..self.at]).into_owned()))
+        Ok(NodeValue::Number(String::from_utf8_lossy(&self.text[start..self.at]).into_owned()))
     }
 
     fn digits(&mut self) {
@@ -284,114 +291,6 @@ impl Parser<'_> {
     }
 }
 
-/// Writes JSON, in one line or indented.
-pub(super) struct Writer {
-    out: String,
-    indent: bool,
-    depth: usize,
-    /// Whether something was written at this depth.
-    any: bool,
-}
-
-impl Writer {
-    pub(super) fn new(indent: bool) -> Self {
-        Self { out: String::new(), indent, depth: 0, any: false }
-    }
-
-    /// What was written.
-    pub(super) fn finish(self) -> String {
-        self.out
-    }
-
-    /// Begins an object or an array.
-    pub(super) fn open(&mut self, bracket: char) {
-        self.out.push(bracket);
-        self.depth += 1;
-        self.any = false;
-    }
-
-    /// Ends an object or an array.
-    pub(super) fn close(&mut self, bracket: char) {
-        self.depth -= 1;
-        if self.any {
-            self.line();
-        }
-        self.out.push(bracket);
-        self.any = true;
-    }
-
-    /// Separates an item of an array from the one before.
-    pub(super) fn item(&mut self) {
-        if self.any {
-            self.out.push(',');
-        }
-        self.line();
-        self.any = true;
-    }
-
-    /// Begins a member of an object.
-    pub(super) fn name(&mut self, name: &str) {
-        self.item();
-        quote(name, false, &mut self.out);
-        self.out.push_str(if self.indent { ": " } else { ":" });
-    }
-
-    /// Writes a string.
-    pub(super) fn string(&mut self, text: &str) {
-        quote(text, false, &mut self.out);
-    }
-
-    /// Writes what is JSON already: a number, a literal.
-    pub(super) fn raw(&mut self, text: &str) {
-        self.out.push_str(text);
-    }
-
-    fn line(&mut self) {
-        if self.indent {
-            self.out.push('\n');
-            (0..self.depth).for_each(|_| self.out.push_str("  "));
-        }
-    }
-}
-
-/// Adds a string with its quotation marks. Go's `encoding/json` also escapes what HTML would take for its own.
-pub(super) fn quote(text: &str, for_html: bool, out: &mut String) {
-    use std::fmt::Write;
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' if for_html => {
-                let _ = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            letter if u32::from(letter) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            letter => out.push(letter),
-        }
-    }
-    out.push('"');
-}
-
-/// A number as Go writes it: with an exponent only if it is very large or very small.
-pub(super) fn float(number: f64) -> String {
-    let size = number.abs();
-    if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        let text = format!("{number:e}");
-        return match text.split_once('e') {
-            Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
-            _ => text,
-        };
-    }
-    number.to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -419,18 +318,11 @@ mod tests {
     #[test]
     fn values_have_their_places() {
         let node = parse(br#" {"a": [1, "\u00e9\ud83d\ude00"]} trailing"#).expect("JSON").expect("a value");
-        let Value::Object(members) = &node.value else { panic!("{node:?}") };
+        let NodeValue::Object(members) = &node.value else { panic!("{node:?}") };
         assert_eq!((node.start, members[0].start, members[0].value.start), (1, 2, 7));
-        let Value::Array(items) = &members[0].value.value else { panic!("{node:?}") };
-        assert_eq!(items[1].value, Value::String("é😀".to_owned()));
+        let NodeValue::Array(items) = &members[0].value.value else { panic!("{node:?}") };
+        assert_eq!(items[1].value, NodeValue::String("é😀".to_owned()));
         assert_eq!(parse(b" \n").expect("nothing"), None);
-    }
-
-    #[test]
-    fn numbers_look_as_in_go() {
-        let shown = [0.0, 1.0, 1.5, 1e20, 1e21, 1.5e22, 1e-6, 1e-7, -2.0].map(float);
-        let expected = ["0", "1", "1.5", "100000000000000000000", "1e+21", "1.5e+22", "0.000001", "1e-7", "-2"];
-        assert_eq!(shown, expected);
     }
 
     /// A thread of the server has 2 MiB of stack.
