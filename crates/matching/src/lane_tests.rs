@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_deployments::{MemberQueue, NamespaceRouting, QueueRouting, QueueType, Ramp, Registry, Target, Version};
+use segno_deployments::{MemberQueue, NamespaceRouting, QueueRouting, QueueType, Ramp, Registry, Target, Version, named_version};
 use segno_environment::clock::SystemClock;
 use segno_proto::{
     Nanos,
-    deployment::{WorkerDeploymentOptions, WorkerDeploymentVersion},
+    deployment::WorkerDeploymentOptions,
     enums::WorkerVersioningMode,
 };
 use segno_store::{NamespaceKey, RunKey};
@@ -30,7 +30,7 @@ const SECOND: Nanos = 1_000_000_000;
 const MEMORY: Nanos = 300 * SECOND;
 
 fn version(build: &str) -> Version {
-    Arc::new(WorkerDeploymentVersion { deployment_name: "d".to_owned(), build_id: build.to_owned() })
+    named_version("d".to_owned(), build.to_owned())
 }
 
 fn versions() -> [Version; 3] {
