@@ -54,6 +54,7 @@ impl Dispatch {
             let surroundings = Surroundings {
                 namespace: &|name| runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
                 search_attributes: &rules,
+                is_member: &|version, queue| runs.polls_workflow_queue(namespace.key, version, queue),
             };
             complete_task::complete(run, context, call, &surroundings)
         };

@@ -142,6 +142,8 @@ impl WorkerTask for StartedActivity {
             control_queue: poll.caller.control_queue.clone(),
             reports: dispatch.workers.leases.reports(poll.queue.namespace, &poll.caller.worker),
             sdk: poll.sdk.clone(),
+            poller: None,
+            target: None,
         };
         let dispatch = dispatch.clone();
         finish(async move {
@@ -191,6 +193,8 @@ impl Dispatch {
             worker_version,
             eager: false,
             worker: poll.caller.worker.clone(),
+            poller: None,
+            target: None,
         };
         let start = Call {
             selector: RunSelector::default(),
@@ -335,8 +339,7 @@ impl Dispatch {
             match rule {
                 Some(rule) => activity_pause::pause_by_rule(current, context, scheduled_event_id, stamp, rule)
                     .map(|Applied { run, transition, .. }| Applied { run, transition, reply: None }),
-                None => activity::start(current, context, scheduled_event_id, stamp, taker)
-                    .map(|Applied { run, transition, reply }| Applied { run, transition, reply: Some(reply) }),
+                None => activity::start(current, context, scheduled_event_id, stamp, taker),
             }
         };
         let result = self

@@ -27,6 +27,7 @@ mod list_limits;
 mod list_position;
 mod load;
 pub mod loops;
+mod membership;
 mod moving;
 pub mod namespaces;
 pub mod options;

@@ -18,7 +18,7 @@ use segno_proto::{
 
 use crate::{
     parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone},
-    state::{Parent, ScheduledBy, script::Version},
+    state::{Parent, ScheduledBy, script::Version, versioning::Inherited},
     validate::{effective_run_timeout, effective_task_timeout},
 };
 
@@ -75,8 +75,10 @@ pub struct StartOptions {
     pub user_metadata: Option<UserMetadata>,
     /// Links of the first event.
     pub links: Vec<Link>,
-    /// Carried.
+    /// Where its workflow tasks go, whatever its workers say.
     pub versioning_override: Option<VersioningOverride>,
+    /// What it has of the version of its parent, or of the run before it.
+    pub inherited: Option<Box<Inherited>>,
     /// Priority of its tasks.
     pub priority: Option<Priority>,
     /// The schedule that waits for its end.
