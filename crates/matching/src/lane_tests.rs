@@ -6,13 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_deployments::{MemberQueue, NamespaceRouting, QueueRouting, QueueType, Ramp, Registry, Target, Version, named_version};
-use segno_environment::clock::SystemClock;
-use segno_proto::{
-    Nanos,
-    deployment::WorkerDeploymentOptions,
-    enums::WorkerVersioningMode,
+use segno_deployments::{
+    MemberQueue, NamespaceRouting, QueueRouting, QueueType, Ramp, Registry, Target, Version, named_version,
 };
+use segno_environment::clock::SystemClock;
+use segno_proto::{Nanos, deployment::WorkerDeploymentOptions, enums::WorkerVersioningMode};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
@@ -80,11 +78,11 @@ fn task(run: u64) -> TaskOffer {
 }
 
 fn pinned(version: &Version) -> TaskRoute {
-    TaskRoute { pinned: Some(version.clone()), hash: 0 }
+    TaskRoute { pinned: Some(version.clone()), ..TaskRoute::default() }
 }
 
 fn routed(hash: u32) -> TaskRoute {
-    TaskRoute { pinned: None, hash }
+    TaskRoute { hash, ..TaskRoute::default() }
 }
 
 fn offer(queue: &mut Queue, run: u64, priority: i32, route: TaskRoute, now: Nanos) -> OfferOutcome {
@@ -186,6 +184,18 @@ fn raising_the_percentage_moves_waiting_tasks_in_one_direction() {
     assert!(order.is_sorted(), "by age, also those that came later");
     let below = |run: &u64| f64::from(hashes[*run as usize]) / 2f64.powi(32) <= 0.6;
     assert!(order.iter().all(below) && order.len() > 550);
+}
+
+#[test]
+fn a_task_that_asks_for_the_ramp_goes_there_whatever_the_percentage() {
+    let [a, b, _] = versions();
+    let asks = || TaskRoute { uses_ramp: true, ..routed(u32::MAX) };
+    let mut queue = queue(Some(&a), Some((Some(&b), 0.0)));
+    offer(&mut queue, 1, 3, asks(), 0);
+    assert_eq!((take(&mut queue, Some(&a), 0), take(&mut queue, Some(&b), 0)), (None, Some(1)));
+    queue.reroute(routing(QueueKind::Workflow, Some(&a), None), 0);
+    offer(&mut queue, 2, 3, asks(), 0);
+    assert_eq!(take(&mut queue, Some(&a), 0), Some(2));
 }
 
 #[test]
@@ -472,7 +482,7 @@ fn a_queue_does_what_one_list_would_do() {
                 }
                 3..=10 => {
                     let hash = draw(1 << 32) as u32;
-                    let route = TaskRoute { pinned: some[draw(4) as usize].clone(), hash };
+                    let route = TaskRoute { pinned: some[draw(4) as usize].clone(), hash, uses_ramp: draw(8) == 0 };
                     let priority = 1 + draw(3) as i32;
                     offer(&mut queue, now as u64, priority, route.clone(), now);
                     model.tasks.push((priority, now, now as u64, route));

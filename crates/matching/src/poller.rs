@@ -2,10 +2,7 @@
 
 use segno_deployments::{Version, named_version};
 use segno_proto::{
-    Nanos,
-    common::WorkerVersionCapabilities,
-    deployment::WorkerDeploymentOptions,
-    enums::WorkerVersioningMode,
+    Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions, enums::WorkerVersioningMode,
 };
 
 use super::{key::QueueKind, route::type_of};

@@ -48,6 +48,7 @@ mod standalone;
 mod start_limits;
 pub mod starts;
 pub mod supervise;
+mod targets;
 mod terminate;
 mod timers;
 pub mod tokens;

@@ -175,7 +175,8 @@ impl Runs {
     /// back if the starter never gets it.
     async fn start_eagerly(self: &Arc<Self>, locked: &mut Locked, call: TaskStart) -> Result<(), CallError> {
         let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
-        let started = task_calls::start(&run, self.context(locked.slot.key.namespace), call)?;
+        let target = self.target_of(&run, call.poller.as_ref());
+        let started = task_calls::start(&run, self.context(locked.slot.key.namespace), TaskStart { target, ..call })?;
         self.commit(locked, started, Vec::new()).await.map(|_| ())
     }
 

@@ -7,6 +7,7 @@ use segno_proto::{
         Callback, Header, Link, Memo, Payloads, Priority, RetryPolicy, SearchAttributes, WorkflowExecution,
         WorkflowType,
     },
+    deployment::WorkerDeploymentVersion,
     duration_nanos,
     enums::{ContinueAsNewInitiator, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
     failure::Failure,
@@ -63,6 +64,8 @@ pub struct StartOptions {
     pub header: Option<Header>,
     /// Whether the starter wants the first workflow task with the answer.
     pub eager: bool,
+    /// The version of the starter's worker, if it uses versioning.
+    pub eager_version: Option<WorkerDeploymentVersion>,
     /// How the run failed that this one continues, as its starter tells.
     pub continued_failure: Option<Failure>,
     /// What the last completed run returned, as its starter tells.

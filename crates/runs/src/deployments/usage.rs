@@ -100,7 +100,8 @@ impl Runs {
         used
     }
 
-    async fn queue_use(&self, namespace: &Namespace, queue: &MemberQueue) -> QueueUse {
+    /// Who uses a queue, wherever its home is.
+    pub async fn queue_use(&self, namespace: &Namespace, queue: &MemberQueue) -> QueueUse {
         match self.queue_uses.get() {
             Some(queues) => queues.queue_use(namespace, queue).await,
             None => QueueUse::default(),

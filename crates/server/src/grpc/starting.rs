@@ -1,7 +1,7 @@
 //! StartWorkflowExecution and SignalWithStartWorkflowExecution.
 
 use segno_engine::{options, search_attributes::Rules, signal::Signal, start::StartOptions};
-use segno_node::{Namespace, SignalWithStart};
+use segno_node::{Namespace, PollerVersion, SignalWithStart};
 use segno_proto::{
     enums::{EventType, WorkflowExecutionStatus, WorkflowIdReusePolicy},
     taskqueue::TaskQueue,
@@ -154,6 +154,10 @@ pub(crate) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         search_attributes: request.search_attributes,
         header: request.header,
         eager: request.request_eager_execution,
+        eager_version: PollerVersion { capabilities: None, deployment: request.eager_worker_deployment_options }
+            .deployment_version()
+            .as_deref()
+            .cloned(),
         continued_failure: request.continued_failure,
         last_completion_result: request.last_completion_result,
         start_delay: request.workflow_start_delay,
