@@ -93,7 +93,7 @@ impl Runs {
     pub async fn queues_with_tasks(&self, namespace: &Namespace, queues: Vec<MemberQueue>) -> HashSet<MemberQueue> {
         let mut used = HashSet::new();
         for queue in queues {
-            if self.queue_use(namespace, &queue).await.has_tasks {
+            if self.queue_use(namespace, &queue).await.has_tasks() {
                 used.insert(queue);
             }
         }

@@ -54,9 +54,13 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
 }
 
 /// PollNexusTaskQueue.
+#[expect(deprecated, reason = "workers may still send versions in the old way")]
 pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), RequestError> {
     task_queue(request.task_queue.as_mut(), "")?;
-    identity(&request.identity)
+    identity(&request.identity)?;
+    let build =
+        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
+    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())
 }
 
 /// RespondWorkflowTaskCompleted; the commands are checked by the engine, one by one.
