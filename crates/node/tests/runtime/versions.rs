@@ -279,3 +279,24 @@ async fn a_query_of_a_pinned_run_says_that_its_version_has_no_workers() {
     let text = "no poller seen for task queue recently, worker may be down";
     assert_eq!(query().await, Err(CallError::NotReady(text.to_owned())));
 }
+
+#[tokio::test]
+async fn a_first_task_is_started_eagerly_only_for_the_version_to_which_its_run_goes() {
+    let rollout = Rollout::begin(Some("1")).await;
+    for (id, build, is_entitled) in [("w", Some("1"), true), ("x", Some("2"), false), ("y", None, false)] {
+        let namespace = rollout.node.runs.namespaces.get("default").expect("it is always there");
+        let mut start = story::start(&namespace, id);
+        start.options.eager = true;
+        start.options.eager_version = build.map(|build| version(build).as_ref().clone());
+        let (_, task) = rollout.node.dispatch.start_workflow(start).await.expect("a workflow starts");
+        assert_eq!(task.is_some(), is_entitled, "{id}");
+        if let Some(task) = task {
+            task.delivery.delivered();
+        }
+        assert_eq!(
+            rollout.task(Some("1")).await.is_some(),
+            !is_entitled,
+            "{id}: the others wait for the current version"
+        );
+    }
+}
