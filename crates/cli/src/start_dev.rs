@@ -11,7 +11,7 @@ use std::{
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use segno_node::NodeOptions;
-use segno_proto::enums::IndexedValueType;
+use segno_proto::{Nanos, enums::IndexedValueType};
 use segno_server::ServerOptions;
 use segno_store_sqlite::DATABASE_FILE;
 
@@ -59,7 +59,9 @@ pub struct StartDev {
     /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew,
     /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown,
     /// frontend.WorkflowPauseEnabled, frontend.workflowRulesAPIsEnabled, history.enableWorkflowTaskCompletionPagination,
-    /// system.transactionSizeLimit.
+    /// system.transactionSizeLimit, system.enableDeploymentVersions, matching.maxDeployments, matching.maxVersionsInDeployment,
+    /// matching.maxTaskQueuesInDeploymentVersion, matching.maxVersionsInTaskQueue, matching.PollerHistoryTTL,
+    /// matching.wv.VersionDrainageStatusVisibilityGracePeriod.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP if --http-port is not given.
@@ -149,6 +151,14 @@ enum Setting {
     WorkflowRules(bool),
     CompletionPages(bool),
     TransactionBytes(usize),
+    Deployments(bool),
+    DeploymentsMax(usize),
+    VersionsMax(usize),
+    QueuesOfVersionMax(usize),
+    VersionsOfQueueMax(usize),
+    DrainageGrace(Nanos),
+    PollerTtl(Nanos),
+    NoEffect,
     Unknown(String),
 }
 
@@ -161,6 +171,7 @@ fn setting(text: &str) -> Result<Setting, String> {
     };
     let bytes = || usize::try_from(number()?).map_err(|_| format!("{key} is too large"));
     let truth = || value.parse().map_err(|_| format!("{key} must be true or false"));
+    let duration = || args::duration(&value).map_err(|error| format!("{key}: {error}"));
     match key.to_ascii_lowercase().as_str() {
         "limit.historycount.suggestcontinueasnew" => Ok(Setting::EventsSuggest(number()?)),
         "limit.historysize.suggestcontinueasnew" => Ok(Setting::BytesSuggest(number()?)),
@@ -171,6 +182,19 @@ fn setting(text: &str) -> Result<Setting, String> {
         "frontend.workflowrulesapisenabled" => Ok(Setting::WorkflowRules(truth()?)),
         "history.enableworkflowtaskcompletionpagination" => Ok(Setting::CompletionPages(truth()?)),
         "system.transactionsizelimit" => Ok(Setting::TransactionBytes(bytes()?)),
+        "system.enabledeploymentversions" => Ok(Setting::Deployments(truth()?)),
+        "matching.maxdeployments" => Ok(Setting::DeploymentsMax(bytes()?)),
+        "matching.maxversionsindeployment" => Ok(Setting::VersionsMax(bytes()?)),
+        "matching.maxtaskqueuesindeploymentversion" => Ok(Setting::QueuesOfVersionMax(bytes()?)),
+        "matching.maxversionsintaskqueue" => Ok(Setting::VersionsOfQueueMax(bytes()?)),
+        "matching.wv.versiondrainagestatusvisibilitygraceperiod" => Ok(Setting::DrainageGrace(duration()?)),
+        "matching.pollerhistoryttl" => Ok(Setting::PollerTtl(duration()?)),
+        // What they set is always so here, or the calls that they allow stay refused.
+        "system.enabledeployments"
+        | "matching.wv.versiondrainagestatusrefreshinterval"
+        | "frontend.workerversioningdataapis"
+        | "frontend.workerversioningruleapis"
+        | "frontend.workerversioningworkflowapis" => Ok(Setting::NoEffect),
         _ => Ok(Setting::Unknown(key)),
     }
 }
@@ -215,7 +239,14 @@ impl StartDev {
                 Setting::WorkflowRules(truth) => node.workflow_rules = *truth,
                 Setting::CompletionPages(truth) => node.completion_pages = *truth,
                 Setting::TransactionBytes(bytes) => limits.transaction_bytes = *bytes,
-                Setting::Unknown(_) => {}
+                Setting::Deployments(truth) => node.deployments.enabled = *truth,
+                Setting::DeploymentsMax(count) => node.deployments.deployments_max = *count,
+                Setting::VersionsMax(count) => node.deployments.versions_max = *count,
+                Setting::QueuesOfVersionMax(count) => node.deployments.queues_max = *count,
+                Setting::VersionsOfQueueMax(count) => node.deployments.versions_of_queue_max = *count,
+                Setting::DrainageGrace(grace) => node.deployments.drainage_grace = *grace,
+                Setting::PollerTtl(ttl) => node.deployments.poller_ttl = *ttl,
+                Setting::NoEffect | Setting::Unknown(_) => {}
             }
         }
         let data = self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?;

@@ -50,10 +50,13 @@ impl Dispatch {
         // Only a command that closes the run can create another.
         let creates = call.commands.iter().any(|command| closes(command.command_type()));
         let apply = move |run: &Run, context| {
+            let target = runs.target_of(run, call.version.as_ref());
+            let call = CompleteTask { target, ..call };
             let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
             let surroundings = Surroundings {
                 namespace: &|name| runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
                 search_attributes: &rules,
+                is_member: &|version, queue| runs.polls_workflow_queue(namespace.key, version, queue),
             };
             complete_task::complete(run, context, call, &surroundings)
         };

@@ -134,8 +134,9 @@ impl Effects for Dispatch {
         })
     }
 
-    /// Queues know no versions yet.
-    fn routing_changed(&self, _: NamespaceKey) {}
+    fn routing_changed(&self, namespace: NamespaceKey) {
+        self.matching.routing_changed(namespace);
+    }
 
     fn clock_moved(&self) {
         self.workers.leases.earlier.notify_one();

@@ -45,16 +45,18 @@ impl Dispatch {
         let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
         let normal = QueueKey { namespace, kind: QueueKind::Workflow, name: run.info.task_queue.clone() };
         let mut key = match task.sticky {
-            true => QueueKey::sticky(namespace, &task.queue, &run.info.task_queue),
+            true if self.stays_sticky(run) => QueueKey::sticky(namespace, &task.queue, &run.info.task_queue),
+            true => normal.clone(),
             false => QueueKey { name: task.queue.clone(), ..normal.clone() },
         };
+        let sticky = key.kind == QueueKind::Sticky;
         let offer = TaskOffer::Workflow { run: run_key, stamp: task.stamp, speculative: run.is_speculating() };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
         let place = QueuePlace { priority, fairness, route: route_of(run) };
         let is_here = self.runs.home(key.namespace, key.client_name()) == Place::Here;
-        if task.sticky && is_here && !self.matching.is_served(&key) {
+        if sticky && is_here && !self.matching.is_served(&key) {
             key = normal;
-        } else if task.sticky && !is_here {
+        } else if sticky && !is_here {
             let offer = HomeOffer { queue: key, task: offer, place, shard: shard_of(run), fallback: Some(normal) };
             return self.offer_elsewhere(offer);
         }

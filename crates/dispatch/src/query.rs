@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use segno_engine::{Run, pause};
+use segno_engine::{Run, pause, versioning::pinned_version};
 use segno_matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TaskOffer};
 use segno_proto::{
     enums::{QueryRejectCondition, WorkflowExecutionStatus},
@@ -11,7 +11,7 @@ use segno_proto::{
 use segno_runs::{
     error::CallError,
     queries::{QueryAnswer, QueryReply},
-    slots::{RunSelector, SlotState, WorkflowKey},
+    slots::{Current, RunSelector, SlotState, WorkflowKey},
 };
 use segno_store::NamespaceKey;
 use tokio::{sync::oneshot, time::Instant};
@@ -20,6 +20,10 @@ use super::{Dispatch, direct_queries::DirectQueries, versions::route_of};
 
 /// Attempts of a workflow task after which queries fail at once instead of waiting for it.
 const FAILING_ATTEMPTS: i32 = 3;
+
+/// A query of a pinned run ends so long before its caller gives up.
+const ANSWER_TIME: Duration = Duration::from_millis(500);
+const NO_POLLER: &str = "no poller seen for task queue recently, worker may be down";
 
 /// How a query reaches a worker.
 enum QueryRoute {
@@ -51,6 +55,32 @@ impl Dispatch {
         deadline: Instant,
     ) -> Result<QueryReply, CallError> {
         let current = self.runs.snapshot(key, run_id).await?;
+        let run = current.run.clone();
+        let Some(pinned) = pinned_version(&run) else {
+            return self.query_run(key, current, query, condition, deadline).await;
+        };
+        if refused(&run, condition).is_none() {
+            self.refuse_drained(&run, pinned).await?;
+        }
+        // Early enough for the caller to hear why there is no answer.
+        let left = deadline.saturating_duration_since(Instant::now());
+        let until = deadline - ANSWER_TIME.min(left / 2);
+        match self.query_run(key, current, query, condition, until).await {
+            Err(CallError::DeadlineExceeded) if !self.is_polled_by(&run, pinned).await => {
+                Err(CallError::NotReady(NO_POLLER.to_owned()))
+            }
+            reply => reply,
+        }
+    }
+
+    async fn query_run(
+        &self,
+        key: &WorkflowKey,
+        current: Arc<Current>,
+        query: WorkflowQuery,
+        condition: QueryRejectCondition,
+        deadline: Instant,
+    ) -> Result<QueryReply, CallError> {
         let run = current.run.clone();
         let reply = |result| QueryReply { run_id: run.info.run_id.clone(), result, rejected: None };
         if let Some(status) = refused(&run, condition) {
@@ -180,7 +210,7 @@ impl Dispatch {
         let (mut task, mut answer) = self.direct_queries.add(id, segno_store::RunKey(run.info.run_key), query);
         task.node = self.runs.node_number;
         let _pending = PendingQuery(&self.direct_queries, id);
-        if let Some(sticky) = &run.state().sticky {
+        if let Some(sticky) = run.state().sticky.as_ref().filter(|_| self.stays_sticky(run)) {
             let queue = self.query_queue(run, true);
             let task = task.again(true);
             let offered = tokio::time::timeout_at(deadline, self.offer_query(run, queue, task.clone(), true)).await;

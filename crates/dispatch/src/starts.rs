@@ -17,8 +17,9 @@ impl Dispatch {
     /// starter that asked for it.
     pub async fn start_workflow(
         self: &Arc<Self>,
-        start: Start,
+        mut start: Start,
     ) -> Result<(StartOutcome, Option<StartedTask>), CallError> {
+        start.options.eager &= self.runs.may_start_eagerly(&start);
         if !start.options.eager {
             return Ok((self.runs.start_workflow(start).await?, None));
         }

@@ -142,6 +142,8 @@ impl WorkerTask for StartedActivity {
             control_queue: poll.caller.control_queue.clone(),
             reports: dispatch.workers.leases.reports(poll.queue.namespace, &poll.caller.worker),
             sdk: poll.sdk.clone(),
+            poller: poll.version.deployment_version().as_deref().cloned(),
+            target: None,
         };
         let dispatch = dispatch.clone();
         finish(async move {
@@ -191,7 +193,10 @@ impl Dispatch {
             worker_version,
             eager: false,
             worker: poll.caller.worker.clone(),
+            poller: poll.version.deployment_version().as_deref().cloned(),
+            target: None,
         };
+        let runs = self.runs.clone();
         let start = Call {
             selector: RunSelector::default(),
             delivered: Vec::new(),
@@ -201,13 +206,14 @@ impl Dispatch {
                 if current.info.run_key != run.0 {
                     return Err(Rejection::TaskObsolete);
                 }
-                task_calls::start(current, context, call)
+                let target = runs.target_of(current, call.poller.as_ref());
+                task_calls::start(current, context, TaskStart { target, ..call })
             },
             after: |state: &mut SlotState, _: &_| (state.current.clone(), state.queries.outgoing()),
             types: PhantomData,
         };
         let (messages, (current, queries)) = self.runs.call(&key, start).await?;
-        // A speculative task that has nothing left to carry is gone.
+        // A speculative task that has nothing left to carry is gone; one for another version is offered again.
         let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
         delivery.hold(HeldWork::Task(HeldTask::of(&current.run)));
         self.runs.metrics.workflow_task_started(&current.run.info);
@@ -322,6 +328,7 @@ impl Dispatch {
         delivery: &Delivery,
     ) -> Result<Option<StartedActivity>, CallError> {
         let Some(key) = self.runs.workflow_of(run).await? else { return Ok(None) };
+        let runs = self.runs.clone();
         let rules = if self.runs.workflow_rules { self.runs.namespaces.by_key(key.namespace) } else { None };
         let start = move |current: &Run, context: Context| {
             if current.info.run_key != run.0 {
@@ -335,8 +342,10 @@ impl Dispatch {
             match rule {
                 Some(rule) => activity_pause::pause_by_rule(current, context, scheduled_event_id, stamp, rule)
                     .map(|Applied { run, transition, .. }| Applied { run, transition, reply: None }),
-                None => activity::start(current, context, scheduled_event_id, stamp, taker)
-                    .map(|Applied { run, transition, reply }| Applied { run, transition, reply: Some(reply) }),
+                None => {
+                    let target = runs.target_of(current, taker.poller.as_ref());
+                    activity::start(current, context, scheduled_event_id, stamp, Taker { target, ..taker })
+                }
             }
         };
         let result = self
@@ -344,6 +353,7 @@ impl Dispatch {
             .transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone())
             .await;
         let (activity, current) = result?;
+        // Paused by a rule; or the run moves to the version of the worker first, and offers the activity again after that.
         let Some(activity) = activity else { return Ok(None) };
         // Another run may have taken its place within the same commit.
         let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };

@@ -1,10 +1,60 @@
-//! Versions of workers: where the tasks of a run go.
+//! Versions of workers: where the tasks of a run go, and whether workers are there for them.
 
-use segno_deployments::hash_of;
-use segno_engine::Run;
+use std::sync::Arc;
+
+use segno_deployments::{MemberQueue, QueueType, hash_of};
+use segno_engine::{
+    Run,
+    versioning::{effective_version, pinned_version, uses_ramp},
+};
 use segno_matching::TaskRoute;
+use segno_proto::{deployment::WorkerDeploymentVersion, enums::WorkerDeploymentVersionStatus};
+use segno_runs::error::CallError;
+use segno_store::NamespaceKey;
+
+use super::Dispatch;
 
 /// By what the lane of a task of a run is found.
 pub fn route_of(run: &Run) -> TaskRoute {
-    TaskRoute { pinned: None, hash: hash_of(&run.info.workflow_id) }
+    let pinned = pinned_version(run).map(|version| Arc::new(version.clone()));
+    TaskRoute { pinned, hash: hash_of(&run.info.workflow_id), uses_ramp: uses_ramp(run) }
+}
+
+impl Dispatch {
+    /// Whether a run goes on at the worker that has it in its cache, if that one is there: it is pinned, or its target is still the
+    /// version that it is at.
+    pub(super) fn stays_sticky(&self, run: &Run) -> bool {
+        let version = effective_version(run);
+        pinned_version(run).is_some()
+            || self.runs.target_of(run, None).is_none_or(|target| target.version.as_ref() == version)
+    }
+    /// Whether workers of a version have polled the queue of a run lately.
+    pub(super) async fn is_polled_by(&self, run: &Run, version: &WorkerDeploymentVersion) -> bool {
+        let Some(namespace) = self.runs.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else { return false };
+        let queue = MemberQueue { name: run.info.task_queue.clone(), kind: QueueType::Workflow };
+        let pollers = self.runs.queue_use(&namespace, &queue).await.pollers;
+        pollers.iter().any(|poller| **poller == *version)
+    }
+
+    /// Refuses to ask workers about a run whose version is drained and has none.
+    pub(super) async fn refuse_drained(&self, run: &Run, version: &WorkerDeploymentVersion) -> Result<(), CallError> {
+        let key = NamespaceKey(run.info.namespace_key);
+        let Some(namespace) = self.runs.namespaces.by_key(key) else { return Ok(()) };
+        let Some(deployment) = self.runs.deployments.deployment(key, &version.deployment_name) else { return Ok(()) };
+        if self.is_polled_by(run, version).await {
+            return Ok(());
+        }
+        let (deployment, counts) = self.runs.look_at_deployment(&namespace, deployment).await?;
+        let pinned = counts.of(&deployment.name, &version.build_id);
+        let status = |build| deployment.status(build, pinned, self.runs.drainage_view());
+        if deployment.build(&version.build_id).map(status) != Some(WorkerDeploymentVersionStatus::Drained) {
+            return Ok(());
+        }
+        let version = format!("{}:{}", version.deployment_name, version.build_id);
+        Err(CallError::NotReady(format!(
+            "You are trying to query a closed Workflow that is PINNED to Worker Deployment Version {version}, but {version} is \
+             drained and has no pollers to answer the query. Either start workers of that version, or set a versioning override \
+             that moves the workflow to a version with workers."
+        )))
+    }
 }

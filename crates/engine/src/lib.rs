@@ -47,8 +47,8 @@ pub use calls::{
 pub use error::Rejection;
 pub use events::event_type;
 pub use parts::{
-    activity::timeouts as activity_timeouts, builds, callbacks, chain, close, problems, script, start, update,
-    workflow_task,
+    activity::timeouts as activity_timeouts, builds, callbacks, chain, close, inherit, problems, script, start, update,
+    versioning, workflow_task,
 };
 pub use shared::Shared;
 pub use state::{

@@ -177,6 +177,21 @@ machine! {
 }
 
 machine! {
+    /// A run on its way to another version of its workers. Passed: a workflow task was completed at some other version.
+    version_transition {
+        states { Settled, Moving }
+        events { Begin, Pass, Finish, Drop }
+        steps {
+            Settled + Begin => Moving,
+            Moving + Begin => Moving,
+            Moving + Pass => Moving,
+            Moving + Finish => Settled,
+            Moving + Drop => Settled,
+        }
+    }
+}
+
+machine! {
     /// A worker process as the server sees it. Detached: its connections are gone, and it has a while to come back.
     /// Inactive is the end: what it held goes to others, and nothing brings it back.
     lease {

@@ -1,13 +1,8 @@
 //! Workers that poll, and what they say of their version.
 
-use std::sync::Arc;
-
-use segno_deployments::Version;
+use segno_deployments::{Version, named_version};
 use segno_proto::{
-    Nanos,
-    common::WorkerVersionCapabilities,
-    deployment::{WorkerDeploymentOptions, WorkerDeploymentVersion},
-    enums::WorkerVersioningMode,
+    Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions, enums::WorkerVersioningMode,
 };
 
 use super::{key::QueueKind, route::type_of};
@@ -45,9 +40,7 @@ impl PollerVersion {
     }
 
     fn version(&self) -> Option<Version> {
-        let version = |name: &String, build: &String| {
-            Some(Arc::new(WorkerDeploymentVersion { deployment_name: name.clone(), build_id: build.clone() }))
-        };
+        let version = |name: &String, build: &String| Some(named_version(name.clone(), build.clone()));
         if let Some(options) = &self.deployment {
             let is_versioned = options.worker_versioning_mode == WorkerVersioningMode::Versioned as i32;
             return is_versioned.then(|| version(&options.deployment_name, &options.build_id)).flatten();

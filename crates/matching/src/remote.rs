@@ -45,17 +45,20 @@ pub struct RemoteRoute {
     /// The hash of the workflow id.
     #[prost(fixed32, tag = "2")]
     pub hash: u32,
+    /// It goes to the ramping version, if there is one.
+    #[prost(bool, tag = "3")]
+    pub uses_ramp: bool,
 }
 
 impl From<&TaskRoute> for RemoteRoute {
     fn from(route: &TaskRoute) -> Self {
-        Self { pinned: route.pinned.as_deref().cloned(), hash: route.hash }
+        Self { pinned: route.pinned.as_deref().cloned(), hash: route.hash, uses_ramp: route.uses_ramp }
     }
 }
 
 impl From<RemoteRoute> for TaskRoute {
     fn from(route: RemoteRoute) -> Self {
-        Self { pinned: route.pinned.map(Arc::new), hash: route.hash }
+        Self { pinned: route.pinned.map(Arc::new), hash: route.hash, uses_ramp: route.uses_ramp }
     }
 }
 

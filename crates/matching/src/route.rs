@@ -13,6 +13,8 @@ pub struct TaskRoute {
     pub pinned: Option<Version>,
     /// The hash of the workflow id: tasks of one workflow are on the same side of a ramp.
     pub hash: u32,
+    /// It goes to the ramping version, if there is one, whatever the percentage.
+    pub uses_ramp: bool,
 }
 
 /// What a queue knows of versions.
@@ -72,6 +74,8 @@ impl LaneRouting {
                 return Some(version);
             }
         }
-        deployed?.routing.as_ref()?.target(route.hash).version.as_ref()
+        let routing = deployed?.routing.as_ref()?;
+        let ramp = routing.ramp.as_ref().filter(|_| route.uses_ramp);
+        ramp.map_or_else(|| routing.target(route.hash), |ramp| &ramp.target).version.as_ref()
     }
 }

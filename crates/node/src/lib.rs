@@ -7,8 +7,8 @@ pub use segno_cluster::{
     ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, LinkMetrics, NodeIdentity, Peers, Topology,
 };
 pub use segno_deployments::{
-    Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, MemberQueue, QueueType,
-    Version as WorkerVersion, calls, names,
+    Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinnedCounts,
+    QueueType, Version as WorkerVersion, calls, names,
 };
 pub use segno_dispatch::{
     CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, Polled, QueueGauge, StartedActivity, StartedTask,

@@ -117,7 +117,8 @@ impl Runs {
             Some(ScriptAt { past, state, checkpoint }) => (Some(past), state, checkpoint),
             None => (None, None, None),
         };
-        let mut made = reset::reset(&base.run, context, &call, past, &later, script)?;
+        let is_member = |version: &_, queue: &str| self.polls_workflow_queue(key.namespace, version, queue);
+        let mut made = reset::reset(&base.run, context, &call, past, &later, script, &is_member)?;
         made.transition.script_state = state;
         made.transition.script_checkpoint = checkpoint;
         if let Some(change) = change {

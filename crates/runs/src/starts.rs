@@ -149,7 +149,7 @@ impl Runs {
         let created = RunKey(created.info.run_key);
         let first_task = self.commit(locked, applied, delivered).await?;
         self.metrics.run_started(&info);
-        let eager = first_task.is_some();
+        let wants_task = first_task.is_some();
         if let Some(call) = first_task {
             Box::pin(self.start_eagerly(locked, call)).await?;
         }
@@ -162,6 +162,8 @@ impl Runs {
             return Err(CallError::OutcomeUnknown("the run was stored but is not there".to_owned()));
         };
         let run = current.run.clone();
+        // It is not started for a starter of another version.
+        let eager = wants_task && run.state().task_started();
         if eager {
             self.metrics.workflow_task_started(&run.info);
         }
@@ -173,7 +175,8 @@ impl Runs {
     /// back if the starter never gets it.
     async fn start_eagerly(self: &Arc<Self>, locked: &mut Locked, call: TaskStart) -> Result<(), CallError> {
         let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
-        let started = task_calls::start(&run, self.context(locked.slot.key.namespace), call)?;
+        let target = self.target_of(&run, call.poller.as_ref());
+        let started = task_calls::start(&run, self.context(locked.slot.key.namespace), TaskStart { target, ..call })?;
         self.commit(locked, started, Vec::new()).await.map(|_| ())
     }
 

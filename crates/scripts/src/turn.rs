@@ -167,6 +167,7 @@ impl Scripts {
         let surroundings = Surroundings {
             namespace: &|name| self.runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
             search_attributes: &rules,
+            is_member: &|_, _| false,
         };
         let mut applied = complete_task::complete(run, context, call, &surroundings)?;
         if applied.reply.failure.as_ref().is_some_and(|failure| failure.terminate) {
@@ -225,6 +226,8 @@ impl Scripts {
             metering_metadata: None,
             versioning_behavior: VersioningBehavior::Unspecified,
             deployment_name: String::new(),
+            version: None,
+            target: None,
             messages: answer.messages,
             discards_with_events: true,
             update_limits: namespace.settings.updates,
@@ -247,6 +250,8 @@ impl Scripts {
             worker_version: worker_version(run),
             eager: false,
             worker: String::new(),
+            poller: None,
+            target: None,
         }
     }
 }

@@ -277,6 +277,17 @@ calls! {
     api::PauseWorkflowExecutionRequest => workflows.pause_workflow inner, WRITE, writes short, |r| Route::Workflow(r.namespace, r.workflow_id);
     api::UpdateWorkflowExecutionOptionsRequest => workflows.update_options inner, WRITE, writes short, |r| of_execution(r.namespace, r.workflow_execution);
     api::UnpauseWorkflowExecutionRequest => workflows.unpause_workflow inner, WRITE, writes short, |r| Route::Workflow(r.namespace, r.workflow_id);
+    api::CreateWorkerDeploymentRequest => workflows.create_deployment inner, WRITE, writes short, Route::Leader;
+    api::CreateWorkerDeploymentVersionRequest => workflows.create_deployment_version inner, WRITE, writes short, Route::Leader;
+    api::DescribeWorkerDeploymentRequest => workflows.describe_deployment inner, READ, reads short;
+    api::DescribeWorkerDeploymentVersionRequest => workflows.describe_deployment_version inner, READ, reads short;
+    api::ListWorkerDeploymentsRequest => workflows.list_deployments inner, READ, reads lists;
+    api::SetWorkerDeploymentCurrentVersionRequest => workflows.set_current_version inner, WRITE, writes short, Route::Leader;
+    api::SetWorkerDeploymentRampingVersionRequest => workflows.set_ramping_version inner, WRITE, writes short, Route::Leader;
+    api::SetWorkerDeploymentManagerRequest => workflows.set_deployment_manager inner, WRITE, writes short, Route::Leader;
+    api::UpdateWorkerDeploymentVersionMetadataRequest => workflows.update_version_metadata inner, WRITE, writes short, Route::Leader;
+    api::DeleteWorkerDeploymentVersionRequest => workflows.delete_deployment_version inner, WRITE, writes short, Route::Leader;
+    api::DeleteWorkerDeploymentRequest => workflows.delete_deployment inner, WRITE, writes short, Route::Leader;
     api::UpdateTaskQueueConfigRequest => workflows.update_queue_config inner, WRITE, writes short, Route::Leader;
 
     operator::AddSearchAttributesRequest => operator.add_attributes inner, ADMIN, writes short, Route::Leader;
@@ -325,6 +336,8 @@ refusals! {
     api::GetDeploymentReachabilityRequest, READ, |service, r| service.disabled(&r.namespace, Disabled::Deployments);
     api::GetCurrentDeploymentRequest, READ, |service, r| service.disabled(&r.namespace, Disabled::Deployments);
     api::SetCurrentDeploymentRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::Deployments);
+    api::UpdateWorkerDeploymentVersionComputeConfigRequest, WRITE, |service, r| service.no_compute(&r.namespace);
+    api::ValidateWorkerDeploymentVersionComputeConfigRequest, READ, |service, r| service.no_compute(&r.namespace);
     api::FetchWorkerConfigRequest, WORK, |service, r| service.disabled(&r.namespace, Disabled::WorkerConfig("FetchWorkerConfig"));
     api::UpdateWorkerConfigRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::WorkerConfig("UpdateWorkerConfig"));
     api::PollWorkflowExecutionTimeSkippingRequest, READ, |service, r| service.workflow_time_skipping(r);
@@ -344,38 +357,18 @@ pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.Workf
 pub(crate) const OPERATOR_SERVICE: &str = "temporal.api.operatorservice.v1.OperatorService";
 
 /// Calls of Temporal's services that are not built.
-const UNBUILT: &[(&str, &[(&str, Rule)])] = &[
-    (
-        WORKFLOW_SERVICE,
-        &[
-            ("CreateWorkerDeployment", WRITE),
-            ("CreateWorkerDeploymentVersion", WRITE),
-            ("DeleteWorkerDeployment", WRITE),
-            ("DeleteWorkerDeploymentVersion", WRITE),
-            ("DescribeWorkerDeployment", READ),
-            ("DescribeWorkerDeploymentVersion", READ),
-            ("ListWorkerDeployments", READ),
-            ("SetWorkerDeploymentCurrentVersion", WRITE),
-            ("SetWorkerDeploymentManager", WRITE),
-            ("SetWorkerDeploymentRampingVersion", WRITE),
-            ("UpdateWorkerDeploymentVersionComputeConfig", WRITE),
-            ("UpdateWorkerDeploymentVersionMetadata", WRITE),
-            ("ValidateWorkerDeploymentVersionComputeConfig", READ),
-        ],
-    ),
-    (
-        OPERATOR_SERVICE,
-        &[
-            ("AddOrUpdateRemoteCluster", SERVER_ADMIN),
-            ("CreateNexusEndpoint", SERVER_ADMIN),
-            ("DeleteNexusEndpoint", SERVER_ADMIN),
-            ("GetNexusEndpoint", SERVER_READ),
-            ("ListNexusEndpoints", SERVER_READ),
-            ("RemoveRemoteCluster", SERVER_ADMIN),
-            ("UpdateNexusEndpoint", SERVER_ADMIN),
-        ],
-    ),
-];
+const UNBUILT: &[(&str, &[(&str, Rule)])] = &[(
+    OPERATOR_SERVICE,
+    &[
+        ("AddOrUpdateRemoteCluster", SERVER_ADMIN),
+        ("CreateNexusEndpoint", SERVER_ADMIN),
+        ("DeleteNexusEndpoint", SERVER_ADMIN),
+        ("GetNexusEndpoint", SERVER_READ),
+        ("ListNexusEndpoints", SERVER_READ),
+        ("RemoveRemoteCluster", SERVER_ADMIN),
+        ("UpdateNexusEndpoint", SERVER_ADMIN),
+    ],
+)];
 
 /// Calls that tonic's own services handle, and the test server's.
 const OTHERS: &[(&str, &[(&str, Rule)])] = &[
@@ -454,6 +447,12 @@ pub(crate) fn call(
 }
 
 impl Handlers {
+    /// The moment since when a worker must have polled to count as a poller of its version.
+    pub(crate) fn poller_horizon(&self) -> i64 {
+        let runs = &self.node.runs;
+        runs.clock_now().saturating_sub(runs.deployment_limits.poller_ttl)
+    }
+
     /// Makes a call with a request of its own type.
     pub(crate) async fn make<Q: Rpc>(self: &Arc<Self>, request: &Q) -> Result<Q::Response, Status> {
         let method = find(Q::PATH.as_bytes()).ok_or_else(|| Status::unimplemented(Q::PATH))?;

@@ -9,6 +9,8 @@ mod register;
 mod routing;
 mod set_current;
 mod set_ramping;
+#[cfg(test)]
+mod tests;
 
 pub use create::{create, create_version};
 pub use delete::{check_deletable, delete_version, is_removable};

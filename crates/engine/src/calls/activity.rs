@@ -17,7 +17,7 @@ use crate::{
             attempt::leave_worker,
             end::{end, end_canceled, retry_or_end},
         },
-        workflow_task,
+        versioning, workflow_task,
     },
     retry,
     state::{activity::Activity, run::Run},
@@ -45,14 +45,15 @@ pub enum ActivityRef {
     Id(String),
 }
 
-/// A worker takes an activity. Replies with the activity as it is now.
+/// A worker takes an activity. Replies with the activity as it is now; with `None` if the workflow moves to the worker's version
+/// first, after which the activity is offered again.
 pub fn start(
     run: &Run,
     context: Context,
     scheduled_event_id: i64,
     stamp: u32,
     taker: Taker,
-) -> Result<Applied<Activity>, Rejection> {
+) -> Result<Applied<Option<Activity>>, Rejection> {
     let known = run.state.activities.get(&scheduled_event_id);
     let current =
         known.is_some_and(|activity| activity.stamp == stamp && activity.started_time == 0 && activity.pause.is_none());
@@ -60,9 +61,11 @@ pub fn start(
         return Err(Rejection::TaskObsolete);
     }
     let mut draft = Draft::new(run, context);
-    let activity = begin(&mut draft, scheduled_event_id, taker);
-    match activity {
-        Some(activity) => Ok(draft.finish(activity)),
+    if !versioning::take_activity(&mut draft, taker.poller.as_ref(), taker.target.as_ref()) {
+        return Ok(draft.finish(None));
+    }
+    match begin(&mut draft, scheduled_event_id, taker) {
+        Some(activity) => Ok(draft.finish(Some(activity))),
         None => Err(Rejection::TaskObsolete),
     }
 }

@@ -9,6 +9,7 @@ use segno_proto::{
     Nanos,
     command::Command,
     common::{MeteringMetadata, WorkerVersionStamp},
+    deployment::WorkerDeploymentVersion,
     duration_nanos,
     enums::{VersioningBehavior, WorkflowTaskFailedCause},
     events::{WorkflowTaskCompletedEventAttributes, history_event::Attributes},
@@ -34,6 +35,7 @@ use crate::{
             abort, deliver,
             messages::{self, Inbox},
         },
+        versioning::{self, Target},
         workflow_task::{self, TaskFailed, TaskStart},
     },
     retry,
@@ -67,10 +69,14 @@ pub struct CompleteTask {
     pub sdk_metadata: Option<WorkflowTaskCompletedMetadata>,
     /// Carried into the event.
     pub metering_metadata: Option<MeteringMetadata>,
-    /// Carried into the event.
+    /// How the run goes on when versions change, as the worker says.
     pub versioning_behavior: VersioningBehavior,
     /// The deployment the worker says it belongs to, or empty.
     pub deployment_name: String,
+    /// The version of the worker, if it uses versioning.
+    pub version: Option<WorkerDeploymentVersion>,
+    /// Where the routing of the run's queue sends it, see [`TaskStart::target`].
+    pub target: Option<Target>,
     /// What the worker says about updates.
     pub messages: Vec<Message>,
     /// Whether the worker can go back behind events it has seen when its task is discarded.
@@ -131,6 +137,10 @@ fn take(
     task: &WorkflowTask,
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied<Completed>, Rejection> {
+    if call.versioning_behavior != VersioningBehavior::Unspecified && call.version.is_none() {
+        let text = "versioning behavior cannot be specified without deployment options being set with versioned mode";
+        return Err(Rejection::InvalidArgument(text.to_owned()));
+    }
     validate::commands::command_sequence(&call.commands).map_err(|invalid| Rejection::InvalidArgument(invalid.0))?;
     if run.is_paused() && call.force_new_task {
         let text = "Workflow is paused and force create new workflow task is not allowed.";
@@ -188,13 +198,19 @@ fn apply(
             metering_metadata: call.metering_metadata,
             versioning_behavior: call.versioning_behavior as i32,
             worker_deployment_name: call.deployment_name.clone(),
+            deployment_version: call.version.clone(),
             ..Default::default()
         }));
     let (run_id, now) = (draft.run.info.run_id.clone(), draft.now());
-    let build = Build { binary_checksum: &call.binary_checksum, worker_version: call.worker_version.as_ref() };
+    versioning::complete(&mut draft, call.versioning_behavior, call.version.as_ref(), now - finished.scheduled_time);
+    let build = Build {
+        binary_checksum: &call.binary_checksum,
+        worker_version: call.worker_version.as_ref(),
+        deployment_name: &call.deployment_name,
+        version: call.version.as_ref(),
+    };
     builds::note(&mut draft.run.state, &run_id, build, completed_event_id, now);
-    builds::note_deployment(&mut draft.run.state, &call.deployment_name);
-    draft.run.state.sticky = call.sticky.as_ref().and_then(sticky);
+    draft.run.state.sticky = sticky(&draft.run, call);
 
     let mut scope = CommandScope {
         completed_event_id,
@@ -224,7 +240,10 @@ fn apply(
         if !call.force_new_task {
             messages::reject_unprocessed(&mut draft);
         }
+        let is_moving = versioning::is_moving(&draft.run);
         let eager = if draft.run.is_paused() { Vec::new() } else { eager };
+        let eager =
+            if versioning::goes_on_at(&draft.run, call.version.as_ref()) { eager } else { offer(&mut draft, eager) };
         for (id, request_id) in eager.into_iter().zip(call.eager_request_ids.iter().cloned()) {
             let taker = Taker {
                 identity: call.identity.clone(),
@@ -235,15 +254,17 @@ fn apply(
                 reports: call.worker_reports,
                 // Activities of workflows do not keep it.
                 sdk: Default::default(),
+                poller: call.version.clone(),
+                target: None,
             };
             let started = activity::begin(&mut draft, id, taker);
             reply.eager_activities.extend(started);
         }
         let is_script = draft.run.state.script.is_some();
-        if call.force_new_task || !is_script && (buffered || canceled_unstarted) {
+        if call.force_new_task || is_moving || !is_script && (buffered || canceled_unstarted) {
             let original = heartbeat.then_some(task.original_scheduled_time);
             workflow_task::schedule(&mut draft, original);
-            if call.return_new_task {
+            if call.return_new_task && !is_moving {
                 start_inline(&mut draft, call, &mut reply);
             }
         } else {
@@ -270,7 +291,7 @@ fn discard(mut draft: Draft, mut inbox: Inbox, call: &CompleteTask) -> Result<Ap
     inbox.handle_rest(&mut draft)?;
     messages::reject_unprocessed(&mut draft);
     workflow_task::discard(&mut draft);
-    draft.run.state.sticky = call.sticky.as_ref().and_then(sticky);
+    draft.run.state.sticky = sticky(&draft.run, call);
     let mut reply =
         Completed { reset_history_event_id: draft.run.state.last_completed_started_id, ..Default::default() };
     follow_up_updates(&mut draft, call, &mut reply);
@@ -296,6 +317,12 @@ fn follow_up_updates(draft: &mut Draft, call: &CompleteTask, reply: &mut Complet
 /// The next task goes to the worker with the reply. A normal one is stored with the same commit, so nothing is lost by
 /// a crash.
 fn start_inline(draft: &mut Draft, call: &CompleteTask, reply: &mut Completed) {
+    if !versioning::is_entitled(&draft.run, call.version.as_ref(), call.target.as_ref()) {
+        return;
+    }
+    if let Some(target) = &call.target {
+        versioning::note_target(draft, target);
+    }
     let Some(pending) = draft.run.state.task.as_ref() else { return };
     let start = TaskStart {
         stamp: pending.stamp,
@@ -310,6 +337,12 @@ fn start_inline(draft: &mut Draft, call: &CompleteTask, reply: &mut Completed) {
     draft.withdraw(&Effect::OfferWorkflowTask);
     reply.new_messages = deliver::deliver(draft, !call.force_new_task);
     reply.new_task = draft.run.state.task.clone();
+}
+
+/// Offers activities that the worker wanted to run itself, but that go to another version.
+fn offer(draft: &mut Draft, activities: Vec<i64>) -> Vec<i64> {
+    activities.into_iter().for_each(|id| draft.effect(Effect::OfferActivity(id)));
+    Vec::new()
 }
 
 /// Fails the task instead of completing it; on a later attempt the answer is simply not taken, and time does the rest.
@@ -354,7 +387,9 @@ fn fail(
     Ok(draft.finish(Completed { failure: Some(failure), ..Default::default() }))
 }
 
-fn sticky(attributes: &StickyExecutionAttributes) -> Option<Sticky> {
+/// The queue of the worker, unless the run goes on at another version.
+fn sticky(run: &Run, call: &CompleteTask) -> Option<Sticky> {
+    let attributes = call.sticky.as_ref().filter(|_| versioning::goes_on_at(run, call.version.as_ref()))?;
     let queue = attributes.worker_task_queue.as_ref()?;
     let schedule_to_start: Nanos = duration_nanos(attributes.schedule_to_start_timeout.as_ref());
     Some(Sticky { queue: queue.name.clone(), schedule_to_start })

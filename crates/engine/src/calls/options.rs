@@ -2,22 +2,22 @@
 
 use segno_proto::{
     common::Priority,
-    deployment::WorkerDeploymentVersion,
-    enums::VersioningBehavior,
     events::{WorkflowExecutionOptionsUpdatedEventAttributes, history_event::Attributes},
     workflow::{
         VersioningOverride, WorkflowExecutionOptions,
-        versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior},
+        versioning_override::{Override, PinnedOverrideBehavior},
     },
 };
 
 use crate::{
     error::{Rejection, pascal_case},
     events::event,
-    parts::builds,
+    parts::{inherit::Membership, versioning},
     state::run::Run,
     transition::{Applied, Context, draft::Draft},
 };
+
+pub use crate::parts::version_override::{check_override, named_version, newer_form};
 
 /// A change of options.
 #[derive(Clone, Debug, Default)]
@@ -35,42 +35,38 @@ pub fn update(
     run: &Run,
     context: Context,
     call: &UpdateOptions,
+    is_member: Membership<'_>,
 ) -> Result<Applied<WorkflowExecutionOptions>, Rejection> {
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
     let mut draft = Draft::new(run, context);
-    let merged = change(&mut draft, call)?;
+    let merged = change(&mut draft, call, is_member)?;
     Ok(draft.finish(merged))
 }
 
 /// Changes options of a run that is being changed.
-pub(crate) fn change(draft: &mut Draft, call: &UpdateOptions) -> Result<WorkflowExecutionOptions, Rejection> {
+pub(crate) fn change(
+    draft: &mut Draft,
+    call: &UpdateOptions,
+    is_member: Membership<'_>,
+) -> Result<WorkflowExecutionOptions, Rejection> {
     let run = &draft.run;
-    if let Some(wanted) = &call.options.versioning_override {
-        if let Some(Override::Pinned(pinned)) = &wanted.r#override
-            && pinned.version.is_none()
-            && pinned.behavior != PinnedOverrideBehavior::Unspecified as i32
-        {
-            return Err(Rejection::Precondition(format!(
-                "must specify a specific pinned override version because workflow with id {} has behavior {} and is not \
-                 yet pinned to any version",
-                run.info.workflow_id,
-                effective_behavior(run),
-            )));
-        }
-        check_override(&run.info.task_queue, wanted)?;
+    let mut given = call.options.clone();
+    if let Some(wanted) = &mut given.versioning_override {
+        pin_where_it_is(run, wanted)?;
+        check_override(&run.info.task_queue, wanted, is_member)?;
     }
     let current = WorkflowExecutionOptions {
-        versioning_override: run.info.versioning_override.clone(),
+        versioning_override: run.state.versioning.as_ref().and_then(|known| known.versioning_override.clone()),
         priority: run.info.priority.clone(),
         time_skipping_config: None,
     };
-    let merged = merge(current.clone(), call)?;
-    if merged == current {
+    let merged = merge(current.clone(), &given, &call.paths)?;
+    let versioning_override = merged.versioning_override.clone().map(newer_form);
+    if versioning_override == current.versioning_override && merged.priority == current.priority {
         return Ok(merged);
     }
-    let versioning_override = merged.versioning_override.clone().map(newer_form);
     let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
         unset_versioning_override: versioning_override.is_none(),
         versioning_override: versioning_override.clone(),
@@ -84,17 +80,39 @@ pub(crate) fn change(draft: &mut Draft, call: &UpdateOptions) -> Result<Workflow
     updated.worker_may_ignore = true;
     draft.add_external_event(updated);
     if versioning_override != current.versioning_override {
-        builds::note_override(&mut draft.run.state, versioning_override.as_ref());
+        versioning::change_override(draft, versioning_override);
     }
-    draft.run.set_options(priority, versioning_override);
+    draft.run.set_priority(priority);
     Ok(merged)
 }
 
+/// An override that pins without saying where: to the version to which the run is pinned already.
+fn pin_where_it_is(run: &Run, wanted: &mut VersioningOverride) -> Result<(), Rejection> {
+    let Some(Override::Pinned(pinned)) = &mut wanted.r#override else { return Ok(()) };
+    if pinned.version.is_some() || pinned.behavior == PinnedOverrideBehavior::Unspecified as i32 {
+        return Ok(());
+    }
+    pinned.version = versioning::pinned_version(run).cloned();
+    if pinned.version.is_some() {
+        return Ok(());
+    }
+    let behavior = versioning::effective_behavior(run).as_str_name().trim_start_matches("VERSIONING_BEHAVIOR_");
+    Err(Rejection::Precondition(format!(
+        "must specify a specific pinned override version because workflow with id {} has behavior {} and is not yet pinned to any \
+         version",
+        run.info.workflow_id,
+        pascal_case(behavior),
+    )))
+}
+
 /// What a change makes of options.
-fn merge(mut into: WorkflowExecutionOptions, call: &UpdateOptions) -> Result<WorkflowExecutionOptions, Rejection> {
+fn merge(
+    mut into: WorkflowExecutionOptions,
+    given: &WorkflowExecutionOptions,
+    paths: &[String],
+) -> Result<WorkflowExecutionOptions, Rejection> {
     let refuse = |why: &str| Err(Rejection::InvalidArgument(format!("error applying update_options: {why}")));
-    let has = |path: &str| call.paths.iter().any(|given| given == path);
-    let given = &call.options;
+    let has = |path: &str| paths.iter().any(|known| known == path);
     if has("versioningOverride") {
         into.versioning_override.clone_from(&given.versioning_override);
     }
@@ -108,7 +126,7 @@ fn merge(mut into: WorkflowExecutionOptions, call: &UpdateOptions) -> Result<Wor
     let part = |path: &&String| {
         path.strip_prefix("versioningOverride.").is_some_and(|part| part != "deployment" && part != "behavior")
     };
-    if call.paths.iter().find(part).is_some() {
+    if paths.iter().find(part).is_some() {
         return refuse("versioning_override doesn't support partial updates");
     }
     if has("priority") {
@@ -127,96 +145,4 @@ fn merge(mut into: WorkflowExecutionOptions, call: &UpdateOptions) -> Result<Wor
         of(&mut into, &|own| own.fairness_weight = priority.fairness_weight);
     }
     Ok(into)
-}
-
-/// Refuses an override that cannot be. There are no worker deployments, so that nothing can be pinned to a version of one.
-#[allow(deprecated)]
-pub fn check_override(queue: &str, wanted: &VersioningOverride) -> Result<(), Rejection> {
-    let invalid = |text: &str| Err(Rejection::InvalidArgument(text.to_owned()));
-    match &wanted.r#override {
-        Some(Override::AutoUpgrade(true)) => return Ok(()),
-        Some(Override::AutoUpgrade(false)) => return invalid("auto-upgrade override must be true"),
-        Some(Override::Pinned(pinned)) => {
-            return match &pinned.version {
-                None => invalid("must provide version if override is pinned."),
-                Some(_) if pinned.behavior == PinnedOverrideBehavior::Unspecified as i32 => {
-                    invalid("must specify pinned override behavior if override is pinned.")
-                }
-                Some(version) => Err(not_present(queue, &version.deployment_name, &version.build_id)),
-            };
-        }
-        Some(Override::OneTime(one_time)) => {
-            return match &one_time.target_deployment_version {
-                None => invalid("must provide target deployment version if override is one-time."),
-                Some(version) => Err(not_present(queue, &version.deployment_name, &version.build_id)),
-            };
-        }
-        None => {}
-    }
-    match VersioningBehavior::try_from(wanted.behavior) {
-        Ok(VersioningBehavior::Pinned) => match &wanted.deployment {
-            Some(deployment) if deployment.series_name.is_empty() => invalid("deployment name cannot be empty"),
-            Some(deployment) if deployment.series_name.contains(['.', ':']) => {
-                invalid("deployment name cannot contain '.' or ':'")
-            }
-            Some(deployment) if deployment.build_id.is_empty() => invalid("deployment build ID cannot be empty"),
-            Some(_) => Ok(()),
-            None if wanted.pinned_version.is_empty() => {
-                invalid("must provide deployment (deprecated) or pinned version if behavior is 'PINNED'")
-            }
-            None => match wanted.pinned_version.split_once('.') {
-                Some((deployment, build_id)) => Err(not_present(queue, deployment, build_id)),
-                None => invalid(&format!(
-                    "invalid version string {:?}, expected format is \"<deployment_name>.<build_id>\"",
-                    wanted.pinned_version
-                )),
-            },
-        },
-        Ok(VersioningBehavior::AutoUpgrade) if wanted.deployment.is_some() => {
-            invalid("only provide deployment if behavior is 'PINNED'")
-        }
-        Ok(VersioningBehavior::AutoUpgrade) if !wanted.pinned_version.is_empty() => {
-            invalid("only provide pinned version if behavior is 'PINNED'")
-        }
-        Ok(VersioningBehavior::AutoUpgrade) => Ok(()),
-        Ok(VersioningBehavior::Unspecified) => invalid("override behavior is required"),
-        Err(_) => invalid(&format!("override behavior {} not recognized", wanted.behavior)),
-    }
-}
-
-fn not_present(queue: &str, deployment: &str, build_id: &str) -> Rejection {
-    Rejection::Precondition(format!(
-        "Pinned version '{deployment}:{build_id}' is not present in task queue '{queue}' of type 'Workflow'"
-    ))
-}
-
-/// The behaviour that an override gives a run, as Temporal writes it.
-fn effective_behavior(run: &Run) -> String {
-    let behavior = match run.info.versioning_override.as_ref().and_then(|known| known.r#override.as_ref()) {
-        Some(Override::AutoUpgrade(_)) => VersioningBehavior::AutoUpgrade,
-        Some(Override::Pinned(_)) => VersioningBehavior::Pinned,
-        _ => VersioningBehavior::Unspecified,
-    };
-    pascal_case(behavior.as_str_name().trim_start_matches("VERSIONING_BEHAVIOR_"))
-}
-
-/// An override in the way history has it: without its older spelling.
-#[allow(deprecated)]
-pub fn newer_form(given: VersioningOverride) -> VersioningOverride {
-    let newer = match (&given.r#override, VersioningBehavior::try_from(given.behavior)) {
-        (Some(known), _) => Some(known.clone()),
-        (None, Ok(VersioningBehavior::AutoUpgrade)) => Some(Override::AutoUpgrade(true)),
-        (None, Ok(VersioningBehavior::Pinned)) => {
-            let deployment = given.deployment.unwrap_or_default();
-            Some(Override::Pinned(PinnedOverride {
-                behavior: PinnedOverrideBehavior::Pinned as i32,
-                version: Some(WorkerDeploymentVersion {
-                    deployment_name: deployment.series_name,
-                    build_id: deployment.build_id,
-                }),
-            }))
-        }
-        (None, _) => None,
-    };
-    VersioningOverride { r#override: newer, ..Default::default() }
 }

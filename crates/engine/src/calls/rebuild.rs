@@ -9,7 +9,7 @@ use prost::Message;
 use segno_proto::{
     common::Payload,
     duration_nanos,
-    enums::WorkflowExecutionStatus,
+    enums::{VersioningBehavior, WorkflowExecutionStatus},
     events::{HistoryEvent, WorkflowExecutionPausedEventAttributes, history_event::Attributes as A},
     timestamp_nanos,
 };
@@ -17,13 +17,14 @@ use segno_proto::{
 use crate::{
     parts::{
         builds::{self, Build},
-        callbacks, pause_info as pause,
+        callbacks, pause_info as pause, versioning,
     },
     payload::is_null,
     state::{
         Child, External, RunInfo, RunState, Timer, WorkflowTask,
         activity::{Activity, PauseInfo},
         signal_ids,
+        versioning::Versioning,
     },
 };
 
@@ -98,12 +99,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
     match attributes {
         A::WorkflowExecutionStartedEventAttributes(a) => {
             callbacks::register(state, &a.completion_callbacks, time);
+            state.versioning = Versioning::started(&a);
             state.memo = a.memo.map(|memo| memo.fields).unwrap_or_default();
             state.search_attributes = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
             state.reset_points = a.prev_auto_reset_points.map(|points| points.points).unwrap_or_default();
-            if a.versioning_override.is_some() {
-                builds::note_override(state, a.versioning_override.as_ref());
-            }
+            builds::tell_versioning(state, "");
         }
         A::WorkflowTaskScheduledEventAttributes(a) => {
             state.task_stamp += 1;
@@ -129,9 +129,17 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::WorkflowTaskCompletedEventAttributes(a) => {
             state.task = None;
             state.last_completed_started_id = a.started_event_id;
-            let build = Build { binary_checksum: &a.binary_checksum, worker_version: a.worker_version.as_ref() };
+            let behavior = a.versioning_behavior();
+            if state.versioning.is_some() || behavior != VersioningBehavior::Unspecified {
+                state.versioning.get_or_insert_default().completed(behavior, a.deployment_version.as_ref());
+            }
+            let build = Build {
+                binary_checksum: &a.binary_checksum,
+                worker_version: a.worker_version.as_ref(),
+                deployment_name: &a.worker_deployment_name,
+                version: a.deployment_version.as_ref(),
+            };
             builds::note(state, &info.run_id, build, id, time);
-            builds::note_deployment(state, &a.worker_deployment_name);
         }
         A::WorkflowTaskFailedEventAttributes(_) | A::WorkflowTaskTimedOutEventAttributes(_) => state.task = None,
         A::ActivityTaskScheduledEventAttributes(a) => {
@@ -245,7 +253,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
             upsert(&mut state.memo, a.upserted_memo.map(|memo| memo.fields).unwrap_or_default());
         }
         A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => {
-            builds::note_override_event(state, &a);
+            versioning::note_override(state, &a);
             callbacks::register(state, &a.attached_completion_callbacks, time);
             if !a.attached_request_id.is_empty() {
                 state.attached_request_ids.insert(a.attached_request_id, id);

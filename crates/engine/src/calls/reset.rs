@@ -21,9 +21,11 @@ use crate::{
     events::event,
     machine,
     parts::{
-        builds, callbacks, close, pause_info as pause, script,
+        callbacks, close,
+        inherit::{self, Membership},
+        pause_info as pause, script,
         signal::{self, Signal},
-        update,
+        update, versioning,
         workflow_task::{self, SERVER_IDENTITY, TaskStart},
     },
     state::{
@@ -78,7 +80,8 @@ pub struct ScriptPast {
 }
 
 /// Makes the run that takes over from `base`. `past` is its history before the point, in stored batches; `later` is what
-/// happened after it, to `base` and to the runs that continued it; `script` is how far a script had come at the point.
+/// happened after it, to `base` and to the runs that continued it; `script` is how far a script had come at the point; `is_member` tells
+/// for options of the new run whether a version has its queue.
 pub fn reset(
     base: &Run,
     context: Context,
@@ -86,6 +89,7 @@ pub fn reset(
     past: Vec<Vec<HistoryEvent>>,
     later: &[HistoryEvent],
     script: Option<ScriptPast>,
+    is_member: Membership<'_>,
 ) -> Result<Applied<()>, Rejection> {
     let now = context.now;
     let run_deadline = match base.info.run_timeout {
@@ -141,7 +145,7 @@ pub fn reset(
         reapply(&mut draft, call, event);
     }
     for wanted in &call.options {
-        options::change(&mut draft, wanted)?;
+        options::change(&mut draft, wanted, is_member)?;
     }
     send_again(&mut draft, &events);
     workflow_task::schedule_if_none(&mut draft);
@@ -301,11 +305,13 @@ fn send_again(draft: &mut Draft, past: &[HistoryEvent]) {
             {
                 let root = draft.run.info.root.clone().unwrap_or_default();
                 let user_metadata = event.user_metadata.clone();
+                let inherited = inherit::by_child(&draft.run, &a, &|_, _| false);
                 draft.send(Content::StartChild(StartChild {
                     initiated_event_id: id,
                     attributes: *a,
                     root,
                     user_metadata,
+                    inherited,
                 }));
             }
             _ => {}
@@ -338,7 +344,7 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
         }
         Some(Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a)) => {
             let attached = a.attached_request_id.clone();
-            builds::note_override_event(&mut draft.run.state, &a);
+            versioning::note_override(&mut draft.run.state, &a);
             let now = draft.now();
             callbacks::register(&mut draft.run.state, &a.attached_completion_callbacks, now);
             let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a));

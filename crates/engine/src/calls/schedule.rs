@@ -16,6 +16,7 @@ use crate::{
     parts::{
         schedule::{START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE, advance::advance, scheduler::WorkflowEnd},
         start_options::StartOptions,
+        version_override::{named_version, newer_form},
     },
     payload::{is_null, keyword, search_attribute},
     search_attributes,
@@ -152,6 +153,9 @@ pub fn start_options(
     }
     validate::priority(priority.as_ref()).map_err(|invalid| invalid.to_string())?;
     let action = message.workflow.clone();
+    if let Some(wanted) = &action.versioning_override {
+        named_version(wanted).map_err(|invalid| invalid.to_string())?;
+    }
     let second = message.nominal.div_euclid(1_000_000_000);
     let time = jiff::Timestamp::from_second(second).map_err(|error| error.to_string())?.to_string();
     let mut attributes = action.search_attributes.unwrap_or_default();
@@ -183,6 +187,7 @@ pub fn start_options(
         continued_failure: message.last_failure.clone(),
         last_completion_result: message.last_result.clone(),
         user_metadata: action.user_metadata,
+        versioning_override: action.versioning_override.map(newer_form),
         priority,
         scheduled_by: message.single.then(|| Box::new(by)),
         ..Default::default()

@@ -174,6 +174,7 @@ pub fn create(
         request_id: options.request_id.clone(),
         identity: options.identity.clone(),
         eager: true,
+        poller: options.eager_version.clone(),
         ..Default::default()
     });
     let mut draft = start::begin(start, signal, context);

@@ -10,6 +10,7 @@ use crate::{
     parts::{
         close,
         update::deliver,
+        versioning,
         workflow_task::{self, TaskFailed, TaskStart},
     },
     retry,
@@ -47,12 +48,19 @@ pub fn find<'a>(run: &'a Run, token: &TaskRef) -> Result<&'a WorkflowTask, Rejec
 
 /// A worker takes the task. Nothing is stored: a crash means the task is offered again and this token fits no more.
 ///
-/// The answer has the messages for the worker. A speculative task exists to carry messages: without any it is dropped.
+/// The answer has the messages for the worker. A speculative task exists to carry messages: without any it is dropped. If the
+/// worker is of the wrong version the task is not started, but offered again.
 pub fn start(run: &Run, context: Context, call: TaskStart) -> Result<Applied<Vec<Message>>, Rejection> {
     let mut draft = Draft::new(run, context);
     draft.defer();
     if run.is_speculating() && run.updates.waiting().is_empty() {
         workflow_task::discard(&mut draft);
+        return Ok(draft.finish(Vec::new()));
+    }
+    if !workflow_task::is_startable(run, call.stamp) {
+        return Err(Rejection::TaskObsolete);
+    }
+    if !versioning::take_task(&mut draft, call.poller.as_ref(), call.target.as_ref()) {
         return Ok(draft.finish(Vec::new()));
     }
     workflow_task::start(&mut draft, call)?;

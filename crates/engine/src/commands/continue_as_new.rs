@@ -48,7 +48,8 @@ pub(super) fn apply(
         Cause::BadContinueAsNewAttributes,
         "ContinueAsNewWorkflowExecutionCommandAttributes. Memo exceeds size limit.",
     )?;
-    let next = chain::continue_as_new(draft, &attributes, std::mem::take(&mut scope.carried));
+    let carried = std::mem::take(&mut scope.carried);
+    let next = chain::continue_as_new(draft, &attributes, carried, scope.surroundings.is_member);
     let new_execution_run_id = next.run.info.run_id.clone();
     draft.succeed_by(next);
     let timeout = |given: Option<prost_types::Duration>| Some(nanos_duration(duration_nanos(given.as_ref())));

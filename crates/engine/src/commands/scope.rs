@@ -8,7 +8,7 @@ use segno_proto::enums::WorkflowTaskFailedCause;
 use crate::{
     error::{CommandError, Rejection, TaskFailure},
     limits::PENDING_MAX,
-    parts::{signal::Signal, update::messages::Inbox},
+    parts::{inherit::Membership, signal::Signal, update::messages::Inbox},
     search_attributes::Rules,
     transition::draft::Draft,
 };
@@ -19,6 +19,8 @@ pub struct Surroundings<'a> {
     pub namespace: &'a dyn Fn(&str) -> Option<(u32, String)>,
     /// Whether search attributes are known and well formed.
     pub search_attributes: &'a Rules<'a>,
+    /// Whether workers of a version have polled a queue for workflow tasks.
+    pub is_member: Membership<'a>,
 }
 
 /// What the commands of one completed workflow task share.

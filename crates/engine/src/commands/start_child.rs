@@ -10,6 +10,10 @@ use segno_proto::{
 use crate::{
     commands::scope::{CommandScope, limit_pending, limit_size, namespace, size_of},
     error::CommandError,
+    parts::{
+        inherit,
+        version_override::{named_version, newer_form},
+    },
     priority,
     state::{
         Child,
@@ -40,6 +44,10 @@ pub(super) fn apply(
         scope.surroundings.search_attributes,
     )?;
     let Some(mut attributes) = attributes else { return Ok(()) };
+    if let Some(wanted) = attributes.versioning_override.take() {
+        named_version(&wanted).map_err(|why| (Cause::BadStartChildExecutionAttributes, why))?;
+        attributes.versioning_override = Some(newer_form(wanted));
+    }
     if let Some(search_attributes) = attributes.search_attributes.as_mut() {
         scope.surroundings.search_attributes.apply_types(search_attributes);
     }
@@ -106,8 +114,10 @@ pub(super) fn apply(
         },
     );
     let priority = priority::merged(info.priority.as_ref(), initiated.priority.as_ref());
+    let inherited = inherit::by_child(&draft.run, &initiated, scope.surroundings.is_member);
     draft.send(Content::StartChild(StartChild {
         initiated_event_id: id,
+        inherited,
         attributes: StartChildWorkflowExecutionInitiatedEventAttributes { priority, ..initiated },
         root: info.root.clone().unwrap_or_default(),
         user_metadata,

@@ -16,7 +16,9 @@ use crate::{
     cron,
     limits::RUN_INTERVAL_MIN,
     parts::{
-        callbacks, script,
+        callbacks,
+        inherit::{self, Membership},
+        script,
         signal::Signal,
         start,
         start_options::{Chain, Start, StartOptions},
@@ -92,6 +94,7 @@ pub fn repeat(
     let run = &draft.run;
     let before = start_attributes(run);
     let retrying = initiator == ContinueAsNewInitiator::Retry;
+    let inherited = if retrying { inherit::by_retry(run, &before) } else { inherit::by_schedule(run) };
     let failed = failure.is_some();
     let options = StartOptions {
         namespace: run.info.namespace.clone(),
@@ -110,7 +113,7 @@ pub fn repeat(
         header: before.header,
         priority: before.priority,
         completion_callbacks: if retrying { callbacks::handed_on(run) } else { Vec::new() },
-        versioning_override: before.versioning_override,
+        inherited,
         ..Default::default()
     };
     let chain = Chain {
@@ -147,6 +150,7 @@ pub fn continue_as_new(
     draft: &mut Draft,
     command: &ContinueAsNewWorkflowExecutionCommandAttributes,
     carried: Vec<Signal>,
+    is_member: Membership<'_>,
 ) -> Applied<()> {
     expire_reset_points(draft);
     let run = &draft.run;
@@ -154,12 +158,14 @@ pub fn continue_as_new(
         ContinueAsNewInitiator::Unspecified => ContinueAsNewInitiator::Workflow,
         initiator => initiator,
     };
+    let queue = command.task_queue.as_ref().map_or(&run.info.task_queue, |queue| &queue.name);
+    let inherited = inherit::by_next_run(run, queue, command.initial_versioning_behavior(), is_member);
     let options = StartOptions {
         namespace: run.info.namespace.clone(),
         workflow_id: run.info.workflow_id.clone(),
         request_id: draft.context.derived_uuid(),
         workflow_type: command.workflow_type.clone(),
-        task_queue: Some(normal_queue(command.task_queue.as_ref().map_or(&run.info.task_queue, |queue| &queue.name))),
+        task_queue: Some(normal_queue(queue)),
         input: command.input.clone(),
         workflow_execution_timeout: (run.info.execution_timeout > 0)
             .then(|| nanos_duration(run.info.execution_timeout)),
@@ -172,7 +178,7 @@ pub fn continue_as_new(
         header: command.header.clone(),
         priority: run.info.priority.clone(),
         completion_callbacks: callbacks::handed_on(run),
-        versioning_override: run.info.versioning_override.clone(),
+        inherited,
         ..Default::default()
     };
     let backoff = command.backoff_start_interval.as_ref().map(|interval| duration_nanos(Some(interval)));

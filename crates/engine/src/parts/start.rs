@@ -23,7 +23,11 @@ use crate::{
         standalone, workflow_task,
     },
     payload::is_null,
-    state::{RunInfo, RunState, run::Run},
+    state::{
+        RunInfo, RunState,
+        run::Run,
+        versioning::{Inherited, Versioning},
+    },
     transition::{Applied, Context, draft::Draft},
 };
 
@@ -108,8 +112,8 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
             create_request_id: options.request_id.clone(),
             user_metadata: options.user_metadata.clone(),
             priority: options.priority.clone(),
-            versioning_override: options.versioning_override.clone(),
-            was_overridden: false,
+            old_versioning_override: None,
+            old_was_overridden: false,
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
             run_timeout_given: options.workflow_run_timeout.is_some(),
             execution_timeout_given: options.workflow_execution_timeout.is_some(),
@@ -133,9 +137,6 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         reset_points: reset_points.clone(),
         ..Default::default()
     };
-    if options.versioning_override.is_some() {
-        builds::note_override(&mut state, options.versioning_override.as_ref());
-    }
     if let Some(version) = script {
         // The server executes it, not its starter.
         options.eager = false;
@@ -145,6 +146,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         Some(chain) => (chain.failure.clone(), chain.last_completion_result.clone()),
         None => (options.continued_failure.take(), options.last_completion_result.take()),
     };
+    let inherited = options.inherited.take().map_or_else(Inherited::default, |inherited| *inherited);
     let attributes = WorkflowExecutionStartedEventAttributes {
         workflow_type: options.workflow_type,
         parent_workflow_namespace: parent.as_ref().map(|p| p.namespace.clone()).unwrap_or_default(),
@@ -175,12 +177,17 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         workflow_id: options.workflow_id,
         completion_callbacks: options.completion_callbacks,
         root_workflow_execution: root,
-        versioning_override: options.versioning_override,
+        versioning_override: options.versioning_override.or(inherited.versioning_override),
+        inherited_pinned_version: inherited.pinned,
+        inherited_auto_upgrade_info: inherited.auto_upgrade,
+        declined_target_version_upgrade: inherited.declined,
         priority: options.priority,
         eager_execution_accepted: options.eager,
         ..Default::default()
     };
     callbacks::register(&mut state, &attributes.completion_callbacks, now);
+    state.versioning = Versioning::started(&attributes);
+    builds::tell_versioning(&mut state, "");
     let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(Box::new(attributes)));
     first.user_metadata = options.user_metadata;
     first.links = info.links.clone();

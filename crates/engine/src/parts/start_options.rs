@@ -7,6 +7,7 @@ use segno_proto::{
         Callback, Header, Link, Memo, Payloads, Priority, RetryPolicy, SearchAttributes, WorkflowExecution,
         WorkflowType,
     },
+    deployment::WorkerDeploymentVersion,
     duration_nanos,
     enums::{ContinueAsNewInitiator, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
     failure::Failure,
@@ -18,7 +19,7 @@ use segno_proto::{
 
 use crate::{
     parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone},
-    state::{Parent, ScheduledBy, script::Version},
+    state::{Parent, ScheduledBy, script::Version, versioning::Inherited},
     validate::{effective_run_timeout, effective_task_timeout},
 };
 
@@ -63,6 +64,8 @@ pub struct StartOptions {
     pub header: Option<Header>,
     /// Whether the starter wants the first workflow task with the answer.
     pub eager: bool,
+    /// The version of the starter's worker, if it uses versioning.
+    pub eager_version: Option<WorkerDeploymentVersion>,
     /// How the run failed that this one continues, as its starter tells.
     pub continued_failure: Option<Failure>,
     /// What the last completed run returned, as its starter tells.
@@ -75,8 +78,10 @@ pub struct StartOptions {
     pub user_metadata: Option<UserMetadata>,
     /// Links of the first event.
     pub links: Vec<Link>,
-    /// Carried.
+    /// Where its workflow tasks go, whatever its workers say.
     pub versioning_override: Option<VersioningOverride>,
+    /// What it has of the version of its parent, or of the run before it.
+    pub inherited: Option<Box<Inherited>>,
     /// Priority of its tasks.
     pub priority: Option<Priority>,
     /// The schedule that waits for its end.

@@ -7,6 +7,7 @@
 use segno_proto::{
     Nanos,
     common::WorkerVersionStamp,
+    deployment::WorkerDeploymentVersion,
     enums::{SuggestContinueAsNewReason, TimeoutType, WorkflowTaskFailedCause},
     events::{WorkflowTaskFailedEventAttributes, WorkflowTaskTimedOutEventAttributes, history_event::Attributes},
     failure::Failure,
@@ -21,7 +22,7 @@ use crate::{
         script,
     },
     retry,
-    state::{ReportedFailure, TaskKind, WorkflowTask, machines, run::Run, wake_set},
+    state::{ReportedFailure, TaskKind, WorkflowTask, machines, run::Run, versioning::Target, wake_set},
     transition::{
         Effect,
         draft::Draft,
@@ -138,6 +139,39 @@ fn place_speculative(draft: &mut Draft) {
     draft.effect(Effect::OfferWorkflowTask);
 }
 
+/// Takes the run off the worker that has it in its cache. A task that waits is offered again, where any worker may have it.
+pub(crate) fn leave_sticky_queue(draft: &mut Draft) {
+    draft.run.state.sticky = None;
+    let normal = draft.run.info.task_queue.clone();
+    let Some(task) = draft.run.state.task.as_mut().filter(|task| task.started_event_id == 0) else { return };
+    if task.sticky {
+        task.queue = normal;
+        task.sticky = false;
+        task.schedule_to_start = match task.kind() {
+            TaskKind::Speculative => limits::SPECULATIVE_SCHEDULE_TO_START,
+            TaskKind::Normal => 0,
+        };
+    }
+    match task.kind() {
+        TaskKind::Speculative => draft.touch_memory(),
+        TaskKind::Normal => draft.touch(),
+    }
+    draft.effect(Effect::OfferWorkflowTask);
+}
+
+/// The same after the run was moved to another version: offers made so far are void.
+pub(crate) fn offer_anew(draft: &mut Draft) {
+    if draft.run.is_speculating() {
+        draft.materialise("");
+    }
+    leave_sticky_queue(draft);
+    let state = &mut draft.run.state;
+    if let Some(task) = state.task.as_mut().filter(|task| task.started_event_id == 0) {
+        state.task_stamp += 1;
+        task.stamp = state.task_stamp;
+    }
+}
+
 /// Forgets a speculative task as if it had never been.
 pub fn discard(draft: &mut Draft) {
     draft.forget_speculation();
@@ -173,15 +207,23 @@ pub struct TaskStart {
     pub eager: bool,
     /// The worker process, as it names itself.
     pub worker: String,
+    /// The version of the worker, if it uses versioning.
+    pub poller: Option<WorkerDeploymentVersion>,
+    /// Where the routing of the run's queue sends it; `None` leaves versions out of account, see [`crate::parts::versioning`].
+    pub target: Option<Target>,
+}
+
+/// Whether the pending task is the one that was offered with this stamp, and waits for a worker.
+pub(crate) fn is_startable(run: &Run, stamp: u32) -> bool {
+    let task = run.state.task.as_ref().filter(|task| task.started_event_id == 0 && task.stamp == stamp);
+    task.is_some() && run.is_running() && !run.is_paused()
 }
 
 /// Hands the pending task to a worker. The caller decides whether this stays in memory ([`Draft::defer`]).
 pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
-    let Some(task) = draft.run.state.task.clone() else { return Err(Rejection::TaskObsolete) };
-    let startable = draft.run.is_running() && !draft.run.is_paused();
-    if !startable || task.started_event_id != 0 || task.stamp != call.stamp {
+    let Some(task) = draft.run.state.task.clone().filter(|_| is_startable(&draft.run, call.stamp)) else {
         return Err(Rejection::TaskObsolete);
-    }
+    };
     draft.step(TaskMachine, machine::Event::Start, |draft| hand_over(draft, task, call));
     Ok(())
 }

@@ -4,6 +4,7 @@ use segno_proto::{
     Nanos,
     activity::ActivityOptions,
     common::{Payloads, Priority, RetryPolicy, WorkerVersionStamp},
+    deployment::WorkerDeploymentVersion,
     failure::Failure,
 };
 
@@ -119,6 +120,9 @@ pub struct Activity {
     /// Heartbeats so far, of a standalone activity.
     #[prost(int64, tag = "48")]
     pub heartbeats: i64,
+    /// The version of the worker that last took it, if that uses versioning.
+    #[prost(message, optional, boxed, tag = "49")]
+    pub deployment_version: Option<Box<WorkerDeploymentVersion>>,
 }
 
 /// Who paused a run or an activity, when and why.

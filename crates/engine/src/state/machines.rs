@@ -32,6 +32,15 @@ pub(crate) fn activity(activity: &Activity, now: Nanos) -> machine::activity::St
     }
 }
 
+/// The run on its way to another version.
+pub(crate) fn version_transition(run: &Run) -> machine::version_transition::State {
+    use machine::version_transition::State;
+    match run.state.versioning.as_ref().is_some_and(|versioning| versioning.transition.is_some()) {
+        true => State::Moving,
+        false => State::Settled,
+    }
+}
+
 /// A child as its parent sees it.
 pub(crate) fn child(child: &Child) -> machine::child::State {
     use machine::child::State;

@@ -13,6 +13,7 @@ pub mod script;
 pub mod signal_ids;
 pub mod standalone;
 pub mod updates;
+pub mod versioning;
 pub(crate) mod wake_set;
 
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ use segno_proto::{
 
 use schedule::ScheduleRun;
 use standalone::StandaloneRun;
+use versioning::Versioning;
 
 pub use activity::{Activity, PauseInfo};
 pub use script::{Script, ScriptCheckpoint, ScriptGroup, ScriptMove, ScriptOperation, ScriptWakeSet};
@@ -111,9 +113,9 @@ pub struct RunInfo {
     /// Priority of the run's tasks.
     #[prost(message, optional, tag = "24")]
     pub priority: Option<Priority>,
-    /// Carried, not acted upon.
+    /// The versioning override in runs of older versions; read, not written. See [`versioning::Versioning`].
     #[prost(message, optional, tag = "25")]
-    pub versioning_override: Option<VersioningOverride>,
+    pub old_versioning_override: Option<VersioningOverride>,
     /// When the chain's first run was created.
     #[prost(int64, tag = "26")]
     pub original_start_time: Nanos,
@@ -132,9 +134,9 @@ pub struct RunInfo {
     /// The schedule that waits for the end of this run's chain.
     #[prost(message, optional, boxed, tag = "40")]
     pub scheduled_by: Option<Box<ScheduledBy>>,
-    /// Whether there was a versioning override at some time.
+    /// Whether there was a versioning override at some time, in runs of older versions; read, not written.
     #[prost(bool, tag = "30")]
-    pub was_overridden: bool,
+    pub old_was_overridden: bool,
 }
 
 impl RunInfo {
@@ -331,6 +333,9 @@ pub struct RunState {
     /// Who paused the run, if it is paused, or was when it closed; see [`crate::parts::pause_info`].
     #[prost(message, optional, boxed, tag = "72")]
     pub pause: Option<Box<PauseInfo>>,
+    /// What the run knows of versions of workers, if it has ever had to do with them.
+    #[prost(message, optional, boxed, tag = "73")]
+    pub versioning: Option<Box<Versioning>>,
 }
 
 /// A completion callback that the start of a run brought, or a later start that was attached to it.
@@ -431,6 +436,9 @@ pub struct WorkflowTask {
     /// The worker process that has it, as it names itself; empty if it does not.
     #[prost(string, tag = "19")]
     pub worker: String,
+    /// Whether its started event says that the target of a pinned run has changed.
+    #[prost(bool, tag = "20")]
+    pub target_changed: bool,
 }
 
 impl WorkflowTask {

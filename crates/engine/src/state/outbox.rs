@@ -10,7 +10,7 @@ use segno_proto::{
     workflow::NewWorkflowExecutionInfo,
 };
 
-use crate::state::ScheduledBy;
+use crate::state::{ScheduledBy, versioning::Inherited};
 
 /// One message on its way, as stored.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -75,6 +75,9 @@ pub struct StartChild {
     /// Summary and details for the child.
     #[prost(message, optional, tag = "4")]
     pub user_metadata: Option<UserMetadata>,
+    /// What the child has of its parent's version.
+    #[prost(message, optional, tag = "5")]
+    pub inherited: Option<Inherited>,
 }
 
 /// See [`Content::Signal`].

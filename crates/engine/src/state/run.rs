@@ -13,7 +13,6 @@ use segno_proto::{
     enums::WorkflowExecutionStatus,
     events::{HistoryEvent, history_event::Attributes},
     scratch::encoded,
-    workflow::VersioningOverride,
 };
 
 use crate::{
@@ -27,7 +26,7 @@ use crate::{
 /// A run as the owner holds it: stored state plus the tail.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What never changes, but for the options that [`crate::calls::options`] is about.
+    /// What never changes, but for the priority, see [`crate::calls::options`].
     pub info: Arc<RunInfo>,
     /// The same, encoded once.
     encoded_info: Bytes,
@@ -73,9 +72,11 @@ impl Run {
         }
         let info_length = (stored.get_u32_le() as usize).min(stored.len());
         let encoded_info = stored.split_to(info_length);
-        let info = RunInfo::decode(encoded_info.clone())?;
+        let mut info = RunInfo::decode(encoded_info.clone())?;
         let mut state = RunState::decode(stored)?;
         signal_ids::upgrade(&mut state);
+        let encoded_info =
+            if upgrade_override(&mut info, &mut state) { info.encode_to_vec().into() } else { encoded_info };
         // Decoded from a larger buffer, which this would keep alive.
         state.result_digests = Bytes::copy_from_slice(&state.result_digests);
         Ok(Self::of(info, encoded_info, state))
@@ -105,12 +106,10 @@ impl Run {
         }
     }
 
-    /// Changes options of the run.
-    pub(crate) fn set_options(&mut self, priority: Option<Priority>, versioning_override: Option<VersioningOverride>) {
+    /// Changes the priority of the run.
+    pub(crate) fn set_priority(&mut self, priority: Option<Priority>) {
         let info = Arc::make_mut(&mut self.info);
-        info.was_overridden |= versioning_override.is_some() || info.versioning_override.is_some();
         info.priority = priority;
-        info.versioning_override = versioning_override;
         self.encoded_info = info.encode_to_vec().into();
     }
 
@@ -229,6 +228,16 @@ impl Run {
         self.is_running() && task.is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
             || self.has_work() && self.state.activities.values().any(|activity| is_waiting(activity, now))
     }
+}
+
+/// Moves the override of a run of an older version to where it is now. Returns whether there is one.
+fn upgrade_override(info: &mut RunInfo, state: &mut RunState) -> bool {
+    let (known, was_overridden) = (info.old_versioning_override.take(), mem::take(&mut info.old_was_overridden));
+    if known.is_none() && !was_overridden {
+        return false;
+    }
+    state.versioning.get_or_insert_default().versioning_override = known;
+    true
 }
 
 /// The history of a run does not begin with its start: storage is damaged.

@@ -59,6 +59,22 @@ impl Machine for ActivityMachine {
     }
 }
 
+/// The run on its way to another version.
+pub(crate) struct TransitionMachine;
+
+impl Machine for TransitionMachine {
+    type State = machine::version_transition::State;
+    type Event = machine::version_transition::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        machines::version_transition(&draft.run)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::version_transition::next(state, event)
+    }
+}
+
 /// A child, by its initiated event.
 pub(crate) struct ChildMachine(pub i64);
 

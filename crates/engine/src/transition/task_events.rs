@@ -52,6 +52,7 @@ pub(crate) fn started_event(task: &WorkflowTask, identity: &str) -> HistoryEvent
             suggest_continue_as_new: task.suggest_continue_as_new,
             suggest_continue_as_new_reasons: task.suggest_reasons.clone(),
             history_size_bytes: task.history_bytes,
+            target_worker_deployment_version_changed: task.target_changed,
             worker_version: task.worker_version.clone(),
             ..Default::default()
         }),

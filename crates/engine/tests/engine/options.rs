@@ -2,7 +2,7 @@
 
 use crate::common::{
     rebuilt,
-    world::{EPOCH, World, answer, start_request},
+    world::{EPOCH, World, answer, is_member, start_request},
 };
 use segno_engine::{
     Durability, Rejection,
@@ -38,7 +38,7 @@ fn with_override(wanted: Option<Override>) -> UpdateOptions {
 }
 
 fn apply(world: &mut World, call: &UpdateOptions) -> Result<(WorkflowExecutionOptions, Durability), Rejection> {
-    let taken = world.call(|run, context| options::update(run, context, call))?;
+    let taken = world.call(|run, context| options::update(run, context, call, &is_member))?;
     Ok((taken.reply, taken.transition.durability))
 }
 
@@ -86,7 +86,7 @@ fn an_override_is_told_by_search_attributes() {
     rebuilt::check(&world);
     apply(&mut world, &with_override(None)).expect("it is taken");
     assert!(!world.run.state().search_attributes.contains_key(BEHAVIOR));
-    assert!(world.run.info.was_overridden);
+    assert!(world.run.state().versioning.is_some(), "Describe tells that there was one");
     assert!(updates(&world)[1].unset_versioning_override);
     rebuilt::check(&world);
 }

@@ -348,8 +348,9 @@ impl Life {
                 };
                 let result = world.call(|run, context| activity::start(run, context, id, stamp, taker));
                 assert!(activity.pause.is_none() || result.is_err(), "a paused activity is handed to no worker");
-                if let Ok(taken) = &result {
-                    let started = &taken.reply;
+                if let Ok(taken) = &result
+                    && let Some(started) = &taken.reply
+                {
                     self.starts.push(ActivityRef::Token {
                         scheduled_event_id: id,
                         attempt: started.attempt,

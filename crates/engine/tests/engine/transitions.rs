@@ -94,6 +94,12 @@ fn every_arrow_is_taken_and_no_other_exists() {
     untaken.extend(check("update", machine::update::STEPS, machine::update::next, |state, event| {
         (state as usize, event as usize)
     }));
+    untaken.extend(check(
+        "version_transition",
+        machine::version_transition::STEPS,
+        machine::version_transition::next,
+        |state, event| (state as usize, event as usize),
+    ));
     untaken.extend(check_aborts());
     assert!(untaken.is_empty(), "in a table, but no scenario gets there:\n{}", untaken.join("\n"));
 }

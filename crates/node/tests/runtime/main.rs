@@ -12,3 +12,4 @@ mod scripts;
 mod stopping;
 mod tenants;
 mod update_faults;
+mod versions;

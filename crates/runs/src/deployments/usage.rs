@@ -93,14 +93,15 @@ impl Runs {
     pub async fn queues_with_tasks(&self, namespace: &Namespace, queues: Vec<MemberQueue>) -> HashSet<MemberQueue> {
         let mut used = HashSet::new();
         for queue in queues {
-            if self.queue_use(namespace, &queue).await.has_tasks {
+            if self.queue_use(namespace, &queue).await.has_tasks() {
                 used.insert(queue);
             }
         }
         used
     }
 
-    async fn queue_use(&self, namespace: &Namespace, queue: &MemberQueue) -> QueueUse {
+    /// Who uses a queue, wherever its home is.
+    pub async fn queue_use(&self, namespace: &Namespace, queue: &MemberQueue) -> QueueUse {
         match self.queue_uses.get() {
             Some(queues) => queues.queue_use(namespace, queue).await,
             None => QueueUse::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use segno_engine::{
     Rejection, Run,
     cancel::{self, CancelRequest},
-    children, external,
+    children, external, options,
     outbox::{CancelExternal, ChildClosed, Content, OutboxMessage, ParentClosed, SignalExternal, StartChild},
     signal::{self, Signal},
     start::{Start, StartOptions},
@@ -297,6 +297,13 @@ impl Runs {
         let Some(namespace) = self.namespaces.live(&attributes.namespace) else {
             return Ok(DeliveryResult::Rejected(StartCause::NamespaceNotFound as i32));
         };
+        if let Some(wanted) = &attributes.versioning_override {
+            let queue = attributes.task_queue.as_ref().map_or("", |queue| queue.name.as_str());
+            let is_member = |version: &_, queue: &str| self.polls_workflow_queue(namespace.key, version, queue);
+            if options::check_override(queue, wanted, &is_member).is_err() {
+                return Ok(DeliveryResult::Rejected(StartCause::InvalidVersioningOverride as i32));
+            }
+        }
         let sender_namespace = self.namespaces.get(&message.sender_namespace);
         let parent = Parent {
             namespace_key: sender_namespace.as_ref().map_or(0, |n| n.key.0),
@@ -327,6 +334,7 @@ impl Runs {
             user_metadata: start.user_metadata.clone(),
             priority: attributes.priority,
             versioning_override: attributes.versioning_override,
+            inherited: start.inherited.clone().map(Box::new),
             ..Default::default()
         };
         let call = Start { parent: Some(parent), root: Some(start.root.clone()), ..namespace.start(options) };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use segno_engine::{
     Rejection, Run,
     cancel::{self, CancelRequest},
+    options,
     outbox::{EndScheduled, OutboxMessage, ScheduledClosed, StartScheduled},
     schedule::calls,
     terminate::{self, Terminate},
@@ -78,7 +79,15 @@ impl Runs {
         let Some(namespace) = self.namespaces.live(&message.sender_namespace) else {
             return Ok(DeliveryResult::Rejected(0));
         };
-        let options = calls::start_options(start, &message.sender, &message.sender_namespace);
+        let options = calls::start_options(start, &message.sender, &message.sender_namespace).and_then(|options| {
+            let Some(wanted) = &options.versioning_override else { return Ok(options) };
+            let queue = options.task_queue.as_ref().map_or("", |queue| queue.name.as_str());
+            let is_member = |version: &_, queue: &str| self.polls_workflow_queue(namespace.key, version, queue);
+            match options::check_override(queue, wanted, &is_member) {
+                Ok(()) => Ok(options),
+                Err(refused) => Err(refused.to_string()),
+            }
+        });
         let started = match options {
             Err(reason) => Err(reason),
             Ok(options) => {

@@ -1,8 +1,12 @@
 //! What deployments need to know of queues, which may be at other nodes.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock, Weak},
+};
 
 use segno_deployments::{MemberQueue, Version};
+use segno_proto::taskqueue::TaskQueueStats;
 
 use super::PortFuture;
 use crate::namespaces::Namespace;
@@ -10,10 +14,19 @@ use crate::namespaces::Namespace;
 /// Who uses a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueUse {
-    /// Whether tasks wait in it, or came lately.
-    pub has_tasks: bool,
+    /// What waits in it, and what comes and goes.
+    pub stats: TaskQueueStats,
+    /// The same by priorities.
+    pub stats_by_priority: BTreeMap<i32, TaskQueueStats>,
     /// The versions of workers that polled it lately.
     pub pollers: Vec<Version>,
+}
+
+impl QueueUse {
+    /// Whether tasks wait in it, or came lately.
+    pub fn has_tasks(&self) -> bool {
+        self.stats.approximate_backlog_count > 0 || self.stats.tasks_add_rate > 0.0
+    }
 }
 
 /// The queues of all nodes.

@@ -150,7 +150,10 @@ impl Workflows {
         let begun = Instant::now();
         let polled: Option<Polled<StartedActivity>> = match task {
             Some(task) => self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
-            None => self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?,
+            None => {
+                self.register_poll(&poll).await?;
+                self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?
+            }
         };
         let started = match polled {
             Some(Polled::Here(started)) => started,

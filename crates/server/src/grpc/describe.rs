@@ -6,13 +6,14 @@ use prost_types::Timestamp;
 use segno_engine::{
     Run, activity,
     callbacks::{self, Delivery},
-    state::{self as engine, Activity, RunInfo, WorkflowTask},
+    state::{self as engine, Activity, RunState, WorkflowTask},
 };
 use segno_node::Namespace;
 use segno_proto::{
     Nanos,
     activity::ActivityOptions,
     common::{ActivityType, Memo, SearchAttributes, WorkflowType},
+    deployment::WorkerDeploymentVersion,
     enums::{
         CallbackState, EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind, VersioningBehavior,
     },
@@ -20,9 +21,10 @@ use segno_proto::{
     nanos_duration, nanos_timestamp,
     taskqueue::TaskQueue,
     workflow::{
-        CallbackInfo, PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo,
-        ResetPoints, VersioningOverride, WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
-        WorkflowExecutionPauseInfo, WorkflowExecutionVersioningInfo,
+        CallbackInfo, DeploymentVersionTransition, PendingActivityInfo, PendingChildExecutionInfo,
+        PendingWorkflowTaskInfo, RequestIdInfo, ResetPoints, VersioningOverride, WorkflowExecutionConfig,
+        WorkflowExecutionExtendedInfo, WorkflowExecutionInfo, WorkflowExecutionPauseInfo,
+        WorkflowExecutionVersioningInfo,
         callback_info::{Trigger, WorkflowClosed, trigger},
         pending_activity_info::{
             PauseInfo,
@@ -37,6 +39,8 @@ use tonic::Status;
 use super::{Workflows, failed, key_of, refused};
 use crate::validate;
 
+/// No version, as older clients read it.
+const UNVERSIONED: &str = "__unversioned__";
 /// What Go prints for "no time".
 const YEAR_ONE: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
 
@@ -160,32 +164,48 @@ fn info(run: &Run) -> WorkflowExecutionInfo {
         first_run_id: info.first_run_id.clone(),
         worker_deployment_name: state.worker_deployment_name.clone(),
         priority: info.priority.clone(),
-        versioning_info: versioning(info),
+        versioning_info: versioning(state),
         ..Default::default()
     }
 }
 
-/// Versioning as far as an override tells. Describing spells it in the older way, too.
+/// What the run knows of versions. Describing spells them in the older way, too.
 #[allow(deprecated)]
-fn versioning(info: &RunInfo) -> Option<WorkflowExecutionVersioningInfo> {
-    if info.versioning_override.is_none() && !info.was_overridden {
-        return None;
-    }
-    let versioning_override = info.versioning_override.clone().map(|known| match &known.r#override {
+fn versioning(state: &RunState) -> Option<WorkflowExecutionVersioningInfo> {
+    let known = state.versioning.as_deref()?;
+    Some(WorkflowExecutionVersioningInfo {
+        behavior: known.behavior,
+        version: known.version.as_ref().map(dotted).unwrap_or_default(),
+        deployment_version: known.version.clone(),
+        versioning_override: known.versioning_override.clone().map(in_both_forms),
+        version_transition: known.transition.as_ref().map(|transition| DeploymentVersionTransition {
+            version: transition.version.as_ref().map_or_else(|| UNVERSIONED.to_owned(), dotted),
+            deployment_version: transition.version.clone(),
+        }),
+        revision_number: known.revision,
+        continue_as_new_initial_versioning_behavior: known.initial_behavior,
+        ..Default::default()
+    })
+}
+
+#[allow(deprecated)]
+fn in_both_forms(known: VersioningOverride) -> VersioningOverride {
+    match &known.r#override {
         Some(Override::AutoUpgrade(_)) => {
             VersioningOverride { behavior: VersioningBehavior::AutoUpgrade as i32, ..known }
         }
-        Some(Override::Pinned(pinned)) => {
-            let version = pinned.version.clone().unwrap_or_default();
-            VersioningOverride {
-                behavior: VersioningBehavior::Pinned as i32,
-                pinned_version: format!("{}.{}", version.deployment_name, version.build_id),
-                ..known
-            }
-        }
+        Some(Override::Pinned(pinned)) => VersioningOverride {
+            behavior: VersioningBehavior::Pinned as i32,
+            pinned_version: dotted(&pinned.version.clone().unwrap_or_default()),
+            ..known
+        },
         _ => known,
-    });
-    Some(WorkflowExecutionVersioningInfo { versioning_override, ..Default::default() })
+    }
+}
+
+/// A version in one word, as older clients read it.
+fn dotted(version: &WorkerDeploymentVersion) -> String {
+    format!("{}.{}", version.deployment_name, version.build_id)
 }
 
 fn pending_task(task: &WorkflowTask) -> PendingWorkflowTaskInfo {
@@ -215,6 +235,7 @@ fn paused_by(pause: &engine::PauseInfo, namespace: &Namespace) -> PausedBy {
     })
 }
 
+#[allow(deprecated)]
 fn pending_activity(activity: &Activity, now: Nanos, namespace: &Namespace) -> PendingActivityInfo {
     let state = match (activity.cancel_requested, activity.started_time, &activity.pause) {
         (true, _, _) => PendingActivityState::CancelRequested,
@@ -244,6 +265,8 @@ fn pending_activity(activity: &Activity, now: Nanos, namespace: &Namespace) -> P
         expiration_time: (deadline > 0).then(|| nanos_timestamp(deadline)),
         last_failure: activity.last_failure.clone(),
         last_worker_identity: activity.last_identity.clone(),
+        last_deployment_version: activity.deployment_version.as_deref().cloned(),
+        last_worker_deployment_version: activity.deployment_version.as_deref().map(dotted).unwrap_or_default(),
         current_retry_interval: retry.map(|a| nanos_duration(a.scheduled_time - a.last_attempt_end)),
         last_attempt_complete_time: time(activity.last_attempt_end),
         next_attempt_schedule_time: retry.and_then(|a| time(a.scheduled_time)),

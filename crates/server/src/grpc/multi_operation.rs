@@ -13,11 +13,7 @@ use segno_proto::workflowservice::{
 };
 use tonic::{Request, Status};
 
-use super::{
-    Workflows, failed, links, refused,
-    starting::{checked_override, options_of},
-    updates,
-};
+use super::{Workflows, failed, links, refused, starting::options_of, updates};
 use crate::{status, validate};
 
 impl Workflows {
@@ -36,7 +32,7 @@ impl Workflows {
         if errors.iter().any(Option::is_some) {
             return Err(status::multi_operation(errors));
         }
-        checked_override(&mut start.versioning_override, start.task_queue.as_ref())
+        self.check_override(&namespace, &mut start.versioning_override, start.task_queue.as_ref())
             .map_err(|refused| status::multi_operation(vec![Some(refused), None]))?;
         let wait = updates::wait_for(update.wait_policy.as_ref());
         let content = update.request.unwrap_or_default();

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
-use segno_node::{Caller, Namespace, Poll, PollerVersion, QueueKey, QueueKind, Sdk, Token, WorkerCommandTask};
+use segno_node::{
+    CONTROL_QUEUES, Caller, Namespace, Poll, PollerVersion, QueueKey, QueueKind, QueueType, Sdk, Token,
+    WorkerCommandTask,
+};
 use segno_proto::{
     common::Payload,
     nanos_timestamp,
@@ -60,11 +63,17 @@ impl Workflows {
             identity: request.identity,
             caller: Caller { worker: request.worker_instance_key, control_queue: String::new(), connection },
             sticky: false,
-            version: PollerVersion::default(),
+            version: PollerVersion {
+                capabilities: request.worker_version_capabilities,
+                deployment: request.deployment_options,
+            },
             sdk: Sdk::default(),
             deadline: until?,
             tasks_per_second: None,
         };
+        if !poll.queue.name.starts_with(CONTROL_QUEUES) {
+            self.register_member(&poll, QueueType::Nexus).await?;
+        }
         let Some((command, delivery)) = self.node.dispatch.poll_command(&poll).await else {
             return Ok(Response::new(PollNexusTaskQueueResponse::default()));
         };

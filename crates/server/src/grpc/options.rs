@@ -26,7 +26,11 @@ impl Workflows {
             paths: mask.paths.iter().map(|path| field_path(path)).collect(),
             identity: request.identity,
         };
-        let apply = move |run: &Run, context| options::update(run, context, &call);
+        let (runs, namespace) = (self.node.runs.clone(), namespace.key);
+        let apply = move |run: &Run, context| {
+            let is_member = |version: &_, queue: &str| runs.polls_workflow_queue(namespace, version, queue);
+            options::update(run, context, &call, &is_member)
+        };
         let options = self.node.runs.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(UpdateWorkflowExecutionOptionsResponse { workflow_execution_options: Some(options), ..Default::default() })
     }

@@ -1,10 +1,17 @@
 //! Task queues: pollers, backlog, rates.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use segno_engine::validate::task_queue;
-use segno_node::{LimitSource, Namespace, Poller, QueueKey, QueueKind, QueueStats};
+use segno_node::{
+    LimitSource, MemberQueue, Namespace, Poller, PollerVersion, QueueKey, QueueKind, QueueStats, QueueType,
+    WorkerVersion, names,
+};
 use segno_proto::{
+    deployment::WorkerDeploymentVersion,
     enums::{BuildIdTaskReachability, DescribeTaskQueueMode, RateLimitSource, TaskQueueKind, TaskQueueType},
     nanos_duration, nanos_timestamp,
     taskqueue::{
@@ -24,6 +31,8 @@ use super::Workflows;
 const RATE_UNLIMITED: f64 = 100_000.0;
 /// A queue always tells of tasks of this priority.
 const PRIORITY_DEFAULT: i32 = 3;
+/// What the real server calls a time that never came: the beginning of the year 1.
+const NEVER: i64 = -62_135_596_800;
 /// The owner of every partition.
 const OWNER: &str = "segno";
 
@@ -50,7 +59,7 @@ impl Workflows {
         let by_priority = stats.iter().map(|(priority, stats)| (*priority, told(stats)));
         #[expect(deprecated, reason = "clients may still ask in the older way")]
         Ok(DescribeTaskQueueResponse {
-            pollers: self.pollers(key.as_ref()),
+            pollers: self.pollers(key.as_ref(), |_| true),
             stats: request.report_stats.then(|| told(&total)),
             stats_by_priority_key: if request.report_stats { by_priority.collect() } else { BTreeMap::new() },
             task_queue_status: request.include_task_queue_status.then(|| TaskQueueStatus {
@@ -66,16 +75,38 @@ impl Workflows {
                     LimitSource::Worker => RateLimitSource::Worker as i32,
                 },
             }),
-            versioning_info: Some(TaskQueueVersioningInfo {
-                current_version: "__unversioned__".to_owned(),
-                update_time: Some(prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 }),
-                ..Default::default()
-            }),
+            versioning_info: Some(self.queue_routing(&namespace, kind, &queue.name)),
             ..Default::default()
         })
     }
 
-    /// The answer by versions: all work is unversioned, so every other version has none.
+    /// To which versions of workers the tasks of a queue go.
+    #[expect(deprecated, reason = "older clients read the strings")]
+    fn queue_routing(&self, namespace: &Namespace, kind: i32, name: &str) -> TaskQueueVersioningInfo {
+        let kind = QueueType::from_wire(kind).unwrap_or(QueueType::Workflow);
+        let queue = MemberQueue { name: name.to_owned(), kind };
+        let Some(found) = self.node.runs.deployments.source(namespace.key, &queue) else {
+            let update_time = Some(prost_types::Timestamp { seconds: NEVER, nanos: 0 });
+            return TaskQueueVersioningInfo {
+                current_version: names::UNVERSIONED.to_owned(),
+                update_time,
+                ..Default::default()
+            };
+        };
+        let current = found.routing.current.version.as_deref();
+        let ramp = found.routing.ramp.as_ref();
+        let ramping = ramp.and_then(|ramp| ramp.target.version.as_deref());
+        TaskQueueVersioningInfo {
+            current_deployment_version: current.cloned(),
+            current_version: written(current),
+            ramping_deployment_version: ramping.cloned(),
+            ramping_version: ramp.map(|_| written(ramping)).unwrap_or_default(),
+            ramping_version_percentage: ramp.map(|ramp| ramp.percentage).unwrap_or_default(),
+            update_time: Some(nanos_timestamp(found.changed)),
+        }
+    }
+
+    /// The answer by versions. Build ids without a deployment have no tasks.
     #[expect(deprecated, reason = "clients may still ask in the older way")]
     fn describe_versions(
         &self,
@@ -97,6 +128,11 @@ impl Workflows {
                 versions.build_ids
             }
         };
+        // Pollers of a version are told under its newer string, also if the older one was asked for.
+        let known = versions.iter().filter_map(|version| self.known_version(namespace, version));
+        let known: BTreeMap<String, WorkerVersion> =
+            known.map(|version| (told_version(Some(&version)), version)).collect();
+        let versions: BTreeSet<String> = versions.into_iter().chain(known.keys().cloned()).collect();
         let kinds = match request.task_queue_types.is_empty() {
             true => vec![TaskQueueType::Workflow as i32, TaskQueueType::Activity as i32],
             false => request.task_queue_types,
@@ -105,10 +141,12 @@ impl Workflows {
         for version in versions {
             let unversioned = version.is_empty();
             let info = |kind: &i32| {
-                let key = key_of(namespace, *kind, &queue).filter(|_| unversioned);
-                let stats = || key.as_ref().map(|key| total(&self.node.matching.stats(key))).unwrap_or_default();
+                let of = known.get(&version);
+                let key = key_of(namespace, *kind, &queue).filter(|_| unversioned || of.is_some());
+                let stats = || key.as_ref().map(|key| total(&self.node.matching.stats_of(key, of))).unwrap_or_default();
+                let pollers = || self.pollers(key.as_ref(), |poller| poller.deployment_version().as_ref() == of);
                 let info = TaskQueueTypeInfo {
-                    pollers: if request.report_pollers { self.pollers(key.as_ref()) } else { Vec::new() },
+                    pollers: if request.report_pollers { pollers() } else { Vec::new() },
                     stats: request.report_stats.then(|| told(&stats())),
                 };
                 (*kind, info)
@@ -125,8 +163,17 @@ impl Workflows {
         Ok(DescribeTaskQueueResponse { versions_info, ..Default::default() })
     }
 
-    fn pollers(&self, key: Option<&QueueKey>) -> Vec<PollerInfo> {
+    /// The version of a deployment that a string names, in either way.
+    fn known_version(&self, namespace: &Namespace, version: &str) -> Option<WorkerVersion> {
+        let (name, build) = names::split(version)?;
+        let deployment = self.node.runs.deployments.deployment(namespace.key, name)?;
+        deployment.build(build).map(|known| Arc::new(deployment.version(&known.build)))
+    }
+
+    /// The pollers of a queue that are wanted by what they say of their version.
+    fn pollers(&self, key: Option<&QueueKey>, is_wanted: impl Fn(&PollerVersion) -> bool) -> Vec<PollerInfo> {
         let pollers = key.map(|key| self.node.matching.pollers(key)).unwrap_or_default();
+        let pollers = pollers.into_iter().filter(|poller| is_wanted(&poller.version));
         let info = |poller: Poller| PollerInfo {
             last_access_time: Some(nanos_timestamp(poller.at)),
             identity: poller.identity,
@@ -134,7 +181,7 @@ impl Workflows {
             worker_version_capabilities: poller.version.capabilities,
             deployment_options: poller.version.deployment,
         };
-        pollers.into_iter().map(info).collect()
+        pollers.map(info).collect()
     }
 
     /// A queue is not divided: it is its own and only partition.
@@ -164,6 +211,19 @@ fn key_of(namespace: &Namespace, kind: i32, queue: &TaskQueue) -> Option<QueueKe
         TaskQueueType::Nexus => return None,
     };
     Some(QueueKey { namespace: namespace.key, kind, name: queue.name.clone() })
+}
+
+/// A version in the string of older clients.
+fn written(version: Option<&WorkerDeploymentVersion>) -> String {
+    match version {
+        Some(version) => names::dotted(&version.deployment_name, Some(&version.build_id)),
+        None => names::UNVERSIONED.to_owned(),
+    }
+}
+
+/// A version, `name:build`; empty for workers without one.
+fn told_version(version: Option<&WorkerVersion>) -> String {
+    version.map(|version| names::colon(&version.deployment_name, Some(&version.build_id))).unwrap_or_default()
 }
 
 fn total(stats: &BTreeMap<i32, QueueStats>) -> QueueStats {

@@ -1,7 +1,7 @@
 //! StartWorkflowExecution and SignalWithStartWorkflowExecution.
 
 use segno_engine::{options, search_attributes::Rules, signal::Signal, start::StartOptions};
-use segno_node::SignalWithStart;
+use segno_node::{Namespace, PollerVersion, SignalWithStart};
 use segno_proto::{
     enums::{EventType, WorkflowExecutionStatus, WorkflowIdReusePolicy},
     taskqueue::TaskQueue,
@@ -29,7 +29,7 @@ impl Workflows {
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
-        checked_override(&mut request.versioning_override, request.task_queue.as_ref())?;
+        self.check_override(&namespace, &mut request.versioning_override, request.task_queue.as_ref())?;
         let request_id = request.request_id.clone();
         let start = namespace.start(options_of(request));
         let (outcome, eager_task) = self.node.dispatch.start_workflow(start).await.map_err(failed)?;
@@ -69,7 +69,7 @@ impl Workflows {
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
-        checked_override(&mut request.versioning_override, request.task_queue.as_ref())?;
+        self.check_override(&namespace, &mut request.versioning_override, request.task_queue.as_ref())?;
         let conflict_policy = request.workflow_id_conflict_policy();
         let signal = Signal {
             name: request.signal_name,
@@ -115,6 +115,21 @@ impl Workflows {
             signal_link: Some(links::to_request(&outcome.run, &request_id, EventType::WorkflowExecutionSignaled)),
         })
     }
+
+    /// Refuses a versioning override that cannot be, and spells it as history has it.
+    pub(super) fn check_override(
+        &self,
+        namespace: &Namespace,
+        versioning_override: &mut Option<VersioningOverride>,
+        queue: Option<&TaskQueue>,
+    ) -> Result<(), Status> {
+        let Some(given) = versioning_override.take() else { return Ok(()) };
+        let queue = queue.map_or("", |queue| queue.name.as_str());
+        let is_member = |version: &_, queue: &str| self.node.runs.polls_workflow_queue(namespace.key, version, queue);
+        options::check_override(queue, &given, &is_member).map_err(|refused| failed(refused.into()))?;
+        *versioning_override = Some(options::newer_form(given));
+        Ok(())
+    }
 }
 
 /// What a request asks for, in the engine's terms.
@@ -139,6 +154,10 @@ pub(crate) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         search_attributes: request.search_attributes,
         header: request.header,
         eager: request.request_eager_execution,
+        eager_version: PollerVersion { capabilities: None, deployment: request.eager_worker_deployment_options }
+            .deployment_version()
+            .as_deref()
+            .cloned(),
         continued_failure: request.continued_failure,
         last_completion_result: request.last_completion_result,
         start_delay: request.workflow_start_delay,
@@ -147,22 +166,11 @@ pub(crate) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         links: request.links,
         versioning_override: request.versioning_override,
         priority: request.priority,
+        inherited: None,
         scheduled_by: None,
         schedule: None,
         standalone: None,
     }
-}
-
-/// Refuses a versioning override that cannot be, and spells it as history has it.
-pub(crate) fn checked_override(
-    versioning_override: &mut Option<VersioningOverride>,
-    queue: Option<&TaskQueue>,
-) -> Result<(), Status> {
-    let Some(given) = versioning_override.take() else { return Ok(()) };
-    let queue = queue.map_or("", |queue| queue.name.as_str());
-    options::check_override(queue, &given).map_err(|refused| failed(refused.into()))?;
-    *versioning_override = Some(options::newer_form(given));
-    Ok(())
 }
 
 fn reuse_policy(policy: i32) -> WorkflowIdReusePolicy {

@@ -13,7 +13,8 @@ use segno_node::{
 use segno_proto::{
     command::{Command, command::Attributes},
     common::WorkerVersionStamp,
-    enums::TaskQueueKind,
+    deployment::{Deployment, WorkerDeploymentOptions, WorkerDeploymentVersion},
+    enums::{TaskQueueKind, WorkerVersioningMode},
     nanos_timestamp,
     query::WorkflowQueryResult,
     taskqueue::{PollerScalingDecision, TaskQueue},
@@ -121,7 +122,10 @@ impl Workflows {
         let begun = Instant::now();
         let polled: Option<Polled<StartedTask>> = match task {
             Some(task) => self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
-            None => self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?,
+            None => {
+                self.register_poll(&poll).await?;
+                self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?
+            }
         };
         let started = match polled {
             Some(Polled::Here(started)) => started,
@@ -181,6 +185,8 @@ impl Workflows {
             sdk_metadata: request.sdk_metadata,
             metering_metadata: request.metering_metadata,
             versioning_behavior,
+            version: completing_version(request.deployment_options.as_ref(), request.deployment.as_ref()),
+            target: None,
             deployment_name: request.deployment_options.map(|options| options.deployment_name).unwrap_or_default(),
             messages: request.messages,
             discards_with_events: request
@@ -259,6 +265,22 @@ fn answer(result: WorkflowQueryResult, sizes: Sizes) -> QueryAnswer {
     match sizes.is_too_large(result.answer.as_ref()) {
         true => QueryAnswer::TooLarge,
         false => result.into(),
+    }
+}
+
+/// The version of the worker that completes a task, if it uses versioning. Older workers name a deployment alone.
+fn completing_version(
+    options: Option<&WorkerDeploymentOptions>,
+    older: Option<&Deployment>,
+) -> Option<WorkerDeploymentVersion> {
+    let version = |name: &str, build_id: &str| WorkerDeploymentVersion {
+        deployment_name: name.to_owned(),
+        build_id: build_id.to_owned(),
+    };
+    match options {
+        Some(options) => (options.worker_versioning_mode() == WorkerVersioningMode::Versioned)
+            .then(|| version(&options.deployment_name, &options.build_id)),
+        None => older.map(|older| version(&older.series_name, &older.build_id)),
     }
 }
 

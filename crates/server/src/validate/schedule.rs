@@ -2,6 +2,7 @@
 
 use prost::Message;
 use prost_types::Duration;
+use segno_engine::options::named_version;
 use segno_engine::schedule::{WORKFLOW_ID_PREFIX, spec};
 use segno_engine::search_attributes::Rules;
 use segno_engine::validate::task_queue_user_defined;
@@ -136,6 +137,9 @@ fn action(schedule: &mut Schedule, rules: &Rules<'_>) -> Result<(), RequestError
     }
     if ![Reuse::Unspecified as i32, Reuse::AllowDuplicate as i32].contains(&start.workflow_id_reuse_policy) {
         return Err(RequestError::invalid("Scheduled workflow must not contain WorkflowIDReusePolicy"));
+    }
+    if let Some(wanted) = &start.versioning_override {
+        named_version(wanted)?;
     }
     search_attributes(start.search_attributes.as_mut(), rules)
 }

@@ -5,7 +5,7 @@
 use segno_engine::script;
 use segno_engine::validate::{ID_LENGTH_MAX, Invalid, task_queue};
 use segno_proto::deployment::WorkerDeploymentOptions;
-use segno_proto::enums::{QueryResultType, TaskQueueKind, VersioningBehavior, WorkerVersioningMode};
+use segno_proto::enums::{QueryResultType, TaskQueueKind, WorkerVersioningMode};
 use segno_proto::taskqueue::TaskQueue;
 use segno_proto::workflowservice::{
     PollActivityTaskQueueRequest, PollNexusTaskQueueRequest, PollWorkflowTaskQueueRequest,
@@ -54,9 +54,13 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
 }
 
 /// PollNexusTaskQueue.
+#[expect(deprecated, reason = "workers may still send versions in the old way")]
 pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), RequestError> {
     task_queue(request.task_queue.as_mut(), "")?;
-    identity(&request.identity)
+    identity(&request.identity)?;
+    let build =
+        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
+    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())
 }
 
 /// RespondWorkflowTaskCompleted; the commands are checked by the engine, one by one.
@@ -66,23 +70,6 @@ pub fn workflow_task_completed(request: &mut RespondWorkflowTaskCompletedRequest
     let build = request.worker_version_stamp.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
     let sticky = request.sticky_attributes.as_ref().and_then(|sticky| sticky.worker_task_queue.as_ref());
     versioning(build, request.deployment_options.as_ref(), sticky)
-}
-
-/// Refuses a versioning behavior from a worker that is not versioned. Temporal looks at this only once it has found
-/// the workflow task, so this is apart from [`workflow_task_completed`].
-#[expect(deprecated, reason = "workers may still send versions in the old way")]
-pub fn versioning_behavior(request: &RespondWorkflowTaskCompletedRequest) -> Result<(), RequestError> {
-    let versioned = WorkerVersioningMode::Versioned as i32;
-    let options = request.deployment_options.as_ref();
-    if request.versioning_behavior != VersioningBehavior::Unspecified as i32
-        && request.deployment.is_none()
-        && options.is_none_or(|options| options.worker_versioning_mode != versioned)
-    {
-        return Err(RequestError::invalid(
-            "versioning behavior cannot be specified without deployment options being set with versioned mode",
-        ));
-    }
-    Ok(())
 }
 
 /// RespondWorkflowTaskFailed. A failure that is too large is replaced by one that says so.

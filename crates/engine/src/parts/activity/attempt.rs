@@ -4,6 +4,7 @@ use segno_proto::{
     Nanos,
     command::ScheduleActivityTaskCommandAttributes,
     common::{Payloads, WorkerVersionStamp},
+    deployment::WorkerDeploymentVersion,
     duration_nanos,
     enums::TaskQueueKind,
     events::{ActivityTaskScheduledEventAttributes, history_event::Attributes},
@@ -12,7 +13,10 @@ use segno_proto::{
 use crate::{
     machine::activity::{self as machine, Event},
     payload,
-    state::activity::{Activity, is_waiting},
+    state::{
+        activity::{Activity, is_waiting},
+        versioning::Target,
+    },
     transition::{ActivityStop, Context, Effect, draft::Draft, steps::ActivityMachine},
 };
 
@@ -85,6 +89,11 @@ pub struct Taker {
     pub reports: bool,
     /// Its SDK; kept of standalone activities alone.
     pub sdk: Sdk,
+    /// The version of the worker, if it uses versioning.
+    pub poller: Option<WorkerDeploymentVersion>,
+    /// Where the routing of the run's own workflow queue sends it; `None` leaves versions out of account, see
+    /// [`crate::parts::versioning`].
+    pub target: Option<Target>,
 }
 
 /// Marks an activity as started, within a larger transition.
@@ -105,6 +114,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
         activity.worker = taker.worker;
         activity.control_queue = taker.control_queue;
         activity.worker_reports = taker.reports;
+        activity.deployment_version = taker.poller.map(Box::new);
         taken = Some(activity.clone().into_inner());
     });
     draft.touch();

@@ -13,5 +13,6 @@ pub mod reset_steps;
 pub mod scenario;
 pub mod show;
 pub mod update_steps;
+pub mod versions;
 pub mod words;
 pub mod world;

@@ -6,6 +6,7 @@ use segno_engine::{
     Run, pause, problems,
     rebuild::rebuild,
     state::{Activity, RunState, TaskKind, WorkflowTask},
+    versioning::Versioning,
 };
 
 use super::world::World;
@@ -36,6 +37,7 @@ pub fn check(world: &World) {
     assert_eq!(told.signal_count, live.signal_count);
     assert_eq!(told.signal_ids, live.signal_ids);
     assert_eq!(told.cancel_requested, live.cancel_requested);
+    assert_eq!(told_versioning(&told), told_versioning(live), "versioning");
     assert_eq!(told.attached_request_ids, live.attached_request_ids);
     assert_eq!(told.callbacks, live.callbacks);
     assert_eq!(told.pause, live.pause);
@@ -46,6 +48,12 @@ pub fn check(world: &World) {
     assert_eq!(activities(&told, &changed), activities(live, &changed));
     check_updates(&told, &world.run);
     check_task(&told, live);
+}
+
+/// What is known of versions without what lives with the started task: the transition, its revision, and notifications.
+fn told_versioning(state: &RunState) -> Versioning {
+    let known = state.versioning.as_deref().cloned().unwrap_or_default();
+    Versioning { transition: None, revision: 0, notified: None, declined: None, ..known }
 }
 
 /// Activities without what no event tells: attempts, their times and workers, options that were changed.

@@ -7,9 +7,13 @@ use segno_engine::{
 };
 use segno_proto::events::HistoryEvent;
 
-use super::{words::Words, world::World};
+use super::{
+    versions,
+    words::Words,
+    world::{World, is_member},
+};
 
-/// `reset to=4 [run=0] [without-signals] [without-updates]`; `run` counts the runs of this world from 0.
+/// `reset to=4 [run=0] [without-signals] [without-updates] [pin=b1]`; `run` counts the runs of this world from 0.
 pub fn step(world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
     let call = Reset {
         finish_event_id: words.get("to").and_then(|to| to.parse().ok()).expect("a point to reset to"),
@@ -17,7 +21,7 @@ pub fn step(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
         request_id: format!("reset-{}", world.next_key),
         without_signals: words.flag("without-signals"),
         without_updates: words.flag("without-updates"),
-        options: Vec::new(),
+        options: words.get("pin").map(versions::pin).into_iter().collect(),
     };
     let run = words.get("run").map(|run| run.parse().expect("a number"));
     let transition = reset(world, run, &call)?;
@@ -50,7 +54,7 @@ pub fn reset(world: &mut World, run: Option<usize>, call: &Reset) -> Result<Tran
         let known = world.run.tail().len();
         later.extend(ended.transition.batches.iter().flatten().skip(known).cloned());
     }
-    let made = reset::reset(&base_run, context, call, vec![past], &later, None)?;
+    let made = reset::reset(&base_run, context, call, vec![past], &later, None, &is_member)?;
     match ended {
         Some(ended) => Ok(world.take(reset::replace(ended, &base_run, made)).transition),
         None => Ok(begin_beside(world, made)),

@@ -43,7 +43,7 @@ use segno_proto::{
 };
 
 use super::{
-    invariants, operations, reset_steps, show, update_steps,
+    invariants, operations, reset_steps, show, update_steps, versions,
     words::{self, Words},
     world::{EPOCH, StepResult, World, answer, queue, start_request},
 };
@@ -98,6 +98,8 @@ fn taker(words: &Words<'_>) -> Taker {
         request_id: "start".to_owned(),
         worker: words.get("worker").unwrap_or_default().to_owned(),
         control_queue: words.get("control").unwrap_or_default().to_owned(),
+        poller: versions::poller(words),
+        target: versions::target(words),
         ..Default::default()
     }
 }
@@ -189,6 +191,7 @@ impl Scenario {
                 initiated_event_id: 5,
             });
         }
+        versions::begin(&mut call.options, words);
         let (mut world, mut transition) = World::begin(call.clone(), now);
         if let Some(name) = words.get("signal") {
             let signal = Signal { name: name.to_owned(), ..Default::default() };
@@ -222,8 +225,8 @@ impl Scenario {
         };
         match words.name {
             "task" => {
-                let taken =
-                    world.start_task_at(words.get("queue").unwrap_or("q"), words.get("worker").unwrap_or_default())?;
+                let (queue, worker) = (words.get("queue").unwrap_or("q"), words.get("worker").unwrap_or_default());
+                let taken = world.start_task_of(queue, worker, versions::poller(words), versions::target(words))?;
                 if let Some(name) = words.get("as") {
                     self.tokens.insert(name.to_owned(), world.token());
                 }
@@ -240,6 +243,7 @@ impl Scenario {
                 call.return_new_task = words.flag("inline");
                 call.discards_with_events = !words.flag("remembers");
                 call.update_limits = update_steps::limits(words);
+                versions::answer(&mut call, words);
                 call.sticky = words.get("sticky").map(|timeout| StickyExecutionAttributes {
                     worker_task_queue: Some(queue("sticky")),
                     schedule_to_start_timeout: Some(nanos_duration(words::nanos(timeout))),
@@ -316,6 +320,7 @@ impl Scenario {
                 update_steps::update(world, words)
             }
             "reset" => reset_steps::step(world, words),
+            "override" => versions::change(world, words),
             name if operations::knows(name) => operations::call(world, words),
             name if name.starts_with("activity-") => self.activity_call(world, words),
             "child-started" | "child-not-started" | "child-closed" => child_call(world, words),
@@ -356,7 +361,7 @@ impl Scenario {
                 let stamp: u32 = words.get("stamp").map_or(found.stamp, |stamp| stamp.parse().expect("a number"));
                 let id = found.scheduled_event_id;
                 let taken = world.call(|run, context| activity::start(run, context, id, stamp, taker(words)))?;
-                let started = taken.reply;
+                let Some(started) = taken.reply else { return Ok((", not now".to_owned(), taken.transition)) };
                 self.activity_starts.insert(
                     name.to_owned(),
                     ActivityRef::Token {
@@ -514,6 +519,7 @@ fn show_all(world: &World) -> String {
         let kind = speculative(task);
         let _ = writeln!(text, "  pending task attempt={} {place} on {}{kind}", task.attempt, task.queue);
     }
+    text.push_str(&versions::show(&world.run));
     for activity in state.activities.values() {
         let place = if activity.started_time == 0 { "waits" } else { "runs" };
         let paused = if activity.pause.is_some() { ", paused" } else { "" };

@@ -7,7 +7,10 @@ use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
 };
 
-use super::world::{EPOCH, SECOND};
+use super::{
+    versions,
+    world::{EPOCH, SECOND},
+};
 
 /// An event without its id: its type and what tells it from others of its type.
 pub fn event(event: &HistoryEvent) -> String {
@@ -23,7 +26,15 @@ pub fn event_name(event: &HistoryEvent) -> String {
 
 fn detail(attributes: &A) -> String {
     match attributes {
-        A::WorkflowExecutionStartedEventAttributes(a) if a.attempt > 1 => format!("attempt={}", a.attempt),
+        A::WorkflowExecutionStartedEventAttributes(a) => {
+            let attempt = if a.attempt > 1 { format!("attempt={}", a.attempt) } else { String::new() };
+            [attempt, versions::inheritance(a)]
+                .iter()
+                .filter(|part| !part.is_empty())
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
         A::WorkflowExecutionSignaledEventAttributes(a) => a.signal_name.clone(),
         A::WorkflowExecutionFailedEventAttributes(a) => format!("retry={}", a.retry_state().as_str_name()),
         A::WorkflowExecutionTimedOutEventAttributes(a) => format!("retry={}", a.retry_state().as_str_name()),
@@ -32,8 +43,15 @@ fn detail(attributes: &A) -> String {
             let queue = a.task_queue.as_ref().map(|q| q.name.as_str()).unwrap_or_default();
             format!("on {queue} attempt={}", a.attempt)
         }
+        A::WorkflowTaskStartedEventAttributes(a) if a.target_worker_deployment_version_changed => {
+            "target-changed".to_owned()
+        }
         A::WorkflowTaskStartedEventAttributes(a) if a.suggest_continue_as_new => "suggest-continue-as-new".to_owned(),
-        A::WorkflowTaskCompletedEventAttributes(a) => pair(a.scheduled_event_id, a.started_event_id),
+        A::WorkflowTaskCompletedEventAttributes(a) => {
+            let version = a.deployment_version.as_ref().map(|version| format!(" as {}", versions::name(Some(version))));
+            format!("{}{}", pair(a.scheduled_event_id, a.started_event_id), version.unwrap_or_default())
+        }
+        A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => versions::override_name(a.versioning_override.as_ref()),
         A::WorkflowTaskFailedEventAttributes(a) => a.cause().as_str_name().replace("WORKFLOW_TASK_FAILED_CAUSE_", ""),
         A::WorkflowTaskTimedOutEventAttributes(a) => timeout(a.timeout_type()).to_owned(),
         A::ActivityTaskScheduledEventAttributes(a) => a.activity_id.clone(),
@@ -109,7 +127,10 @@ fn failure_timeout(failure: &segno_proto::failure::Failure) -> String {
 /// A message to another run.
 pub fn message(message: &OutboxMessage) -> String {
     let content = match &message.content {
-        Some(Content::StartChild(m)) => format!("start child {} of {}", m.attributes.workflow_id, m.initiated_event_id),
+        Some(Content::StartChild(m)) => {
+            let given = versions::child_inheritance(m);
+            format!("start child {} of {}{given}", m.attributes.workflow_id, m.initiated_event_id)
+        }
         Some(Content::Signal(m)) => {
             format!("signal {} to {} of {}", m.name, m.target.workflow_id, m.initiated_event_id)
         }

@@ -11,7 +11,10 @@ use segno_proto::{
     nanos_duration,
 };
 
-use super::world::{SECOND, queue};
+use super::{
+    versions,
+    world::{SECOND, queue},
+};
 
 /// One line, taken apart.
 #[derive(Clone, Debug)]
@@ -187,6 +190,10 @@ pub fn command(text: &str) -> Command {
                 command::ContinueAsNewWorkflowExecutionCommandAttributes {
                     workflow_type: Some(WorkflowType { name: "W".to_owned() }),
                     backoff_start_interval: words.duration("backoff"),
+                    task_queue: words.get("queue").map(queue),
+                    initial_versioning_behavior: words
+                        .get("initial")
+                        .map_or(0, |initial| initial.parse().expect("a number")),
                     ..Default::default()
                 },
             ),
@@ -196,6 +203,9 @@ pub fn command(text: &str) -> Command {
             A::StartChildWorkflowExecutionCommandAttributes(command::StartChildWorkflowExecutionCommandAttributes {
                 workflow_id: words.at(0).to_owned(),
                 workflow_type: Some(WorkflowType { name: "C".to_owned() }),
+                namespace: words.get("namespace").unwrap_or_default().to_owned(),
+                task_queue: words.get("queue").map(queue),
+                versioning_override: versions::wanted(&words),
                 parent_close_policy: match words.get("policy") {
                     Some("abandon") => ParentClosePolicy::Abandon,
                     Some("cancel") => ParentClosePolicy::RequestCancel,

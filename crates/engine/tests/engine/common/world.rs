@@ -12,11 +12,13 @@ use segno_engine::{
     search_attributes::Rules,
     start::{self, Start, StartOptions},
     task_calls::{self, TaskRef},
+    versioning::Target,
     wake,
     workflow_task::TaskStart,
 };
 use segno_proto::{
-    Nanos, common::WorkflowType, enums::IndexedValueType, events::HistoryEvent, protocol::Message, taskqueue::TaskQueue,
+    Nanos, common::WorkflowType, deployment::WorkerDeploymentVersion, enums::IndexedValueType, events::HistoryEvent,
+    protocol::Message, taskqueue::TaskQueue,
 };
 
 /// When every test begins: 2001-09-09 01:46:40 UTC.
@@ -183,6 +185,17 @@ impl World {
 
     /// A worker process takes the pending task.
     pub fn start_task_at(&mut self, queue: &str, worker: &str) -> Result<StepResult<Vec<Message>>, Rejection> {
+        self.start_task_of(queue, worker, None, None)
+    }
+
+    /// A worker process of a version takes the pending task of a run with a target.
+    pub fn start_task_of(
+        &mut self,
+        queue: &str,
+        worker: &str,
+        poller: Option<WorkerDeploymentVersion>,
+        target: Option<Target>,
+    ) -> Result<StepResult<Vec<Message>>, Rejection> {
         let stamp = self.run.state().task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart {
             stamp,
@@ -190,6 +203,8 @@ impl World {
             identity: "worker".to_owned(),
             polled_queue: queue.to_owned(),
             worker: worker.to_owned(),
+            poller,
+            target,
             ..Default::default()
         };
         self.call(|run, context| task_calls::start(run, context, call))
@@ -213,6 +228,7 @@ impl World {
         let surroundings = Surroundings {
             namespace: &|name| (name == "default").then(|| (1, "ns".to_owned())),
             search_attributes: &rules,
+            is_member: &is_member,
         };
         self.call(|run, context| complete_task::complete(run, context, call, &surroundings))
     }
@@ -233,6 +249,8 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         metering_metadata: None,
         versioning_behavior: Default::default(),
         deployment_name: String::new(),
+        version: None,
+        target: None,
         messages: Vec::new(),
         discards_with_events: true,
         update_limits: Default::default(),
@@ -243,6 +261,11 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         script: None,
         digest: Default::default(),
     }
+}
+
+/// Whether workers of a version poll a queue: those of the first three builds poll `q` and `q2`.
+pub fn is_member(version: &WorkerDeploymentVersion, queue: &str) -> bool {
+    ["b1", "b2", "b3"].contains(&version.build_id.as_str()) && ["q", "q2"].contains(&queue)
 }
 
 /// A plain request to start a run.

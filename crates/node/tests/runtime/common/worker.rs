@@ -297,6 +297,8 @@ pub fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
         metering_metadata: None,
         versioning_behavior: Default::default(),
         deployment_name: String::new(),
+        version: None,
+        target: None,
         messages: Vec::new(),
         discards_with_events: true,
         update_limits: Default::default(),
