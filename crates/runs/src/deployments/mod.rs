@@ -10,12 +10,9 @@ mod load;
 mod register;
 mod usage;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
-use segno_environment::lock::lock;
+use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, RwLock};
 

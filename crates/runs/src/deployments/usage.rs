@@ -3,7 +3,7 @@
 //! Pinned workflows are counted when a call asks for them, by what lists find: that is written in the commit that pins a workflow, and
 //! all nodes read the same.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use segno_deployments::{Deployment, DrainageView, MemberQueue, PinnedCounts, VersionUse};
 use segno_store::visibility::{Value, parse_count};
@@ -90,8 +90,8 @@ impl Runs {
     }
 
     /// Those of some queues that have tasks, or had lately.
-    pub async fn queues_with_tasks(&self, namespace: &Namespace, queues: Vec<MemberQueue>) -> HashSet<MemberQueue> {
-        let mut used = HashSet::new();
+    pub async fn queues_with_tasks(&self, namespace: &Namespace, queues: Vec<MemberQueue>) -> BTreeSet<MemberQueue> {
+        let mut used = BTreeSet::new();
         for queue in queues {
             if self.queue_use(namespace, &queue).await.has_tasks() {
                 used.insert(queue);

@@ -275,7 +275,6 @@ def created_with_a_change(s: Session) -> None:
     set_current(s, "b1", allow_no_pollers=True)
     describe(s)
     set_ramping(s, "b2", 10, allow_no_pollers=True)
-    set_ramping(s, "b1", 10, "ramped", allow_no_pollers=True)
     describe(s)
 
 
@@ -394,18 +393,3 @@ def polls_of_older_workers(s: Session) -> None:
     wait(lambda: s.silent("DescribeWorkerDeployment", deployment_name=s.name("d")))
     describe(s)
     s.begin(WORKFLOW, 2, task_queue=s.queue(), identity="worker").result(timeout=30)
-
-
-@scenario
-def overrides(s: Session) -> None:
-    """A workflow is pinned only to a version that has its queue."""
-    poll(s, "b1")
-
-    def start(wf: str, build: str, queue: str = "q") -> None:
-        pinned = {"behavior": "PINNED_OVERRIDE_BEHAVIOR_PINNED", "version": version(s, build)}
-        s.start(wf, queue, versioning_override={"pinned": pinned})
-
-    start("wf-1", "b2")
-    start("wf-2", "b1", "other")
-    start("wf-3", "b1")
-    describe(s)

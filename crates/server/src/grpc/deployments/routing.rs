@@ -1,6 +1,6 @@
 //! SetWorkerDeploymentCurrentVersion and SetWorkerDeploymentRampingVersion.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use segno_node::{
     MemberQueue, Namespace,
@@ -84,17 +84,17 @@ impl Workflows {
         &self,
         namespace: &Arc<Namespace>,
         change: &RoutingChange,
-    ) -> Result<HashSet<MemberQueue>, Status> {
+    ) -> Result<BTreeSet<MemberQueue>, Status> {
         let runs = &self.node.runs;
-        let Some(build) = &change.build else { return Ok(HashSet::new()) };
+        let Some(build) = &change.build else { return Ok(BTreeSet::new()) };
         if change.allow_no_pollers {
             runs.make_room(namespace, &change.name, build).await.map_err(failed)?;
         }
         let Some(deployment) = runs.deployments.deployment(namespace.key, &change.name) else {
-            return Ok(HashSet::new());
+            return Ok(BTreeSet::new());
         };
         if change.ignore_missing_queues {
-            return Ok(HashSet::new());
+            return Ok(BTreeSet::new());
         }
         // A queue that has moved to another deployment loses nothing.
         let is_here = |queue: &MemberQueue| {
