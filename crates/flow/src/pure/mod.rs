@@ -10,7 +10,6 @@ mod arguments;
 mod base64;
 mod call;
 pub mod compare;
-pub mod cron;
 pub mod duration;
 pub mod error;
 pub mod json;
