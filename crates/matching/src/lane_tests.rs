@@ -275,7 +275,8 @@ fn priority_fairness_and_age_hold_among_pinned_and_routed_tasks() {
     let mut fair = queue(None, None);
     for run in 0..6 {
         // The first key has pinned and routed tasks.
-        let (name, route) = if run < 4 { ("x", [pinned(&a), routed(1)][run as usize % 2].clone()) } else { ("y", routed(1)) };
+        let (name, route) =
+            if run < 4 { ("x", [pinned(&a), routed(1)][run as usize % 2].clone()) } else { ("y", routed(1)) };
         let fairness = Some(Box::new(Fairness { key: name.into(), weight: 1.0 }));
         fair.offer_routed(task(run), 3, fairness, route, run as Nanos);
     }
@@ -344,7 +345,8 @@ fn figures_and_pollers_are_known_by_version() {
     for (run, route) in [(1, routed(0)), (2, routed(u32::MAX)), (3, pinned(&a)), (4, pinned(&b)), (5, routed(1))] {
         offer(&mut queue, run, 3, route, 10 * SECOND);
     }
-    let backlog = |queue: &Queue, version| queue.stats_of(version, 11 * SECOND).get(&3).map_or(0, |stats| stats.backlog);
+    let backlog =
+        |queue: &Queue, version| queue.stats_of(version, 11 * SECOND).get(&3).map_or(0, |stats| stats.backlog);
     assert_eq!((backlog(&queue, Some(&a)), backlog(&queue, Some(&b)), backlog(&queue, None)), (3, 2, 0));
     let all = queue.stats(11 * SECOND)[&3];
     assert_eq!((all.backlog, all.oldest, all.add_rate > 0.0), (5, SECOND, true));
@@ -445,7 +447,8 @@ fn a_queue_does_what_one_list_would_do() {
                 0 => {
                     current = some[draw(4) as usize].clone();
                     ramp = (draw(2) == 0).then(|| (some[draw(4) as usize].clone(), draw(101) as f32));
-                    let ramp = ramp.as_ref().map(|(version, share): &(Option<Version>, f32)| (version.as_ref(), *share));
+                    let ramp =
+                        ramp.as_ref().map(|(version, share): &(Option<Version>, f32)| (version.as_ref(), *share));
                     queue.reroute(routing(kind, current.as_ref(), ramp), now);
                     last_taken = None;
                 }

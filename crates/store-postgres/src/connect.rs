@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::{AsyncMessage, Client, Config, SimpleQueryMessage, Statement};
 
 use crate::{OpenError, tls};
+use segno_store::lock::lock;
 
 /// How long a read or a commit that was not sent waits for the database.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -171,7 +172,7 @@ impl Link {
     }
 
     fn note(&self, trouble: Option<String>) {
-        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.trouble);
         if *last != trouble {
             match &trouble {
                 Some(trouble) => tracing::warn!(purpose = ?self.purpose, "no connection to the database: {trouble}"),
@@ -182,7 +183,7 @@ impl Link {
     }
 
     fn last_trouble(&self) -> String {
-        let last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = lock(&self.trouble).clone();
         last.unwrap_or_else(|| "the connection is busy".to_owned())
     }
 }

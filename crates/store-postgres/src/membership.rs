@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, Revisions, SHARDS, Shard, TimeReading};
@@ -24,6 +24,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::connect::{Common, Link, Purpose, describe, failed};
 use crate::{OpenError, Options, lane, read, sabotage};
+use segno_store::lock::lock;
 
 /// A node beats this many times within its lease.
 const BEATS_OF_LEASE: u32 = 6;
@@ -204,10 +205,6 @@ enum Beat {
     Gone,
     /// The database knows fewer groups of the lane than it acknowledged: a failover lost them.
     Lost(CommitError),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn id(node: i64) -> NodeId {

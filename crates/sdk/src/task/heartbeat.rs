@@ -3,7 +3,7 @@
 //! What was not sent when the attempt ends goes along with its answer, so that the next attempt begins where this one was.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -12,6 +12,7 @@ use segno_proto::common::Payload;
 use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 
 use super::cancel::{CancelReason, Cancellation};
+use crate::lock::lock;
 
 /// What the server says to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,11 +159,6 @@ async fn sender(send: Send, interval: Duration, state: Arc<Mutex<State>>, cancel
         }
         tokio::time::sleep(interval).await;
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing panics while the lock is held.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How often the server hears of a task: in time for its time-out, and not more often than it needs to.

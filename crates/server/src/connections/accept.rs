@@ -13,10 +13,11 @@ use std::{
     future::Future,
     io,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use segno_store::lock::lock;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinSet},
@@ -63,10 +64,6 @@ impl Place {
 
 /// The connections of a port, oldest first, including some that are closed. On the gRPC port only those that may make room.
 type Places = Arc<Mutex<Vec<Place>>>;
-
-fn lock(places: &Places) -> MutexGuard<'_, Vec<Place>> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The first of these connections to make room.
 fn first_to_go(places: &[Place], among: impl Fn(&Place) -> bool) -> Option<&AbortHandle> {
