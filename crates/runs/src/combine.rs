@@ -40,7 +40,7 @@ struct Opening {
 
 impl Runs {
     /// Answers a call, whose request has so many bytes, together with everything else that waits for the same run.
-    pub async fn call_together<R: Send + 'static, A: Send + 'static>(
+    pub(crate) async fn call_together<R: Send + 'static, A: Send + 'static>(
         self: &Arc<Self>,
         key: &WorkflowKey,
         slot: &Arc<Slot>,
@@ -185,7 +185,7 @@ impl Runs {
     }
 
     /// A group of one: decides a call on the run that it means and commits it.
-    pub async fn commit_alone<R: Send>(
+    pub(crate) async fn commit_alone<R: Send>(
         self: &Arc<Self>,
         locked: &mut Locked,
         key: &WorkflowKey,

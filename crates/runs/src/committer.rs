@@ -136,7 +136,7 @@ impl Committer {
     }
 
     /// Whether so much waits to be written that nothing should be added.
-    pub fn is_overloaded(&self) -> bool {
+    pub(crate) fn is_overloaded(&self) -> bool {
         let bytes = self.waiting.bytes.load(Ordering::Relaxed);
         match &self.requests {
             Requests::Thread(_) => bytes > WAITING_BYTES_MAX,

@@ -35,7 +35,7 @@ pub struct ListCaller {
 }
 
 /// See the module.
-pub struct ListLimits {
+pub(crate) struct ListLimits {
     running: Arc<Semaphore>,
     running_of_caller_max: usize,
     callers: Arc<Mutex<Callers>>,
@@ -55,7 +55,7 @@ struct OfCaller {
 
 impl ListLimits {
     /// What is good for a machine with so many cores.
-    pub fn of_cores(cores: usize) -> Self {
+    pub(crate) fn of_cores(cores: usize) -> Self {
         Self::new(cores.clamp(2, 8))
     }
 

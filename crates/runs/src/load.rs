@@ -26,7 +26,7 @@ impl Runs {
     }
 
     /// Like [`Runs::lock`] for a slot that was looked up already.
-    pub async fn lock_slot(&self, slot: Arc<Slot>, key: &WorkflowKey) -> Result<Locked, CallError> {
+    pub(crate) async fn lock_slot(&self, slot: Arc<Slot>, key: &WorkflowKey) -> Result<Locked, CallError> {
         let state = match slot.state.clone().try_lock_owned() {
             Ok(state) => state,
             Err(_) => {
@@ -38,7 +38,7 @@ impl Runs {
     }
 
     /// Makes sure that the current run of a locked slot is known.
-    pub async fn load_locked(
+    pub(crate) async fn load_locked(
         &self,
         slot: Arc<Slot>,
         state: OwnedMutexGuard<SlotState>,
@@ -50,7 +50,7 @@ impl Runs {
     }
 
     /// Loads the current run of a locked slot, unless memory has it.
-    pub async fn load_into(&self, locked: &mut Locked, key: &WorkflowKey) -> Result<(), CallError> {
+    pub(crate) async fn load_into(&self, locked: &mut Locked, key: &WorkflowKey) -> Result<(), CallError> {
         if let Err(refused) = self.admit(key) {
             self.owner.admit_when_available(key, refused).await?;
         }
@@ -116,7 +116,7 @@ impl Runs {
     }
 
     /// A run as stored.
-    pub async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
+    pub(crate) async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
         Ok(self.store.load(run).await?)
     }
 
@@ -149,7 +149,7 @@ impl Runs {
 
     /// Locks the slot of the older run that a selector means, if its activities are still carried out. The lock of its
     /// workflow is held meanwhile.
-    pub async fn lock_lingering(
+    pub(crate) async fn lock_lingering(
         &self,
         locked: &Locked,
         key: &WorkflowKey,
@@ -192,7 +192,7 @@ impl Runs {
     }
 
     /// A run of a workflow by its id, as stored.
-    pub async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
+    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
         let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
         let record = self.load_record(run_key).await?.ok_or_else(missing)?;
@@ -231,7 +231,7 @@ impl Runs {
 }
 
 /// Adds the first event to a run from storage. A run whose history does not begin with it is damaged.
-pub async fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
+pub(crate) async fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
     let damaged = |why: String| ReadError::Damaged(format!("history of run {}: {why}", key.0));
     let mut events = Vec::new();
     for batch in store.history(key, 1, 2, 1, usize::MAX).await? {

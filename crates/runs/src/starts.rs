@@ -57,13 +57,13 @@ impl Runs {
     }
 
     /// Starts what a run asked for; that it asked is stored already.
-    pub fn start_child_workflow(self: &Arc<Self>, start: Start) -> Finish<Result<StartOutcome, CallError>> {
+    pub(crate) fn start_child_workflow(self: &Arc<Self>, start: Start) -> Finish<Result<StartOutcome, CallError>> {
         let (runs, start) = (self.clone(), Box::new(start));
         finish(async move { runs.start_under_lock(start, Vec::new()).await })
     }
 
     /// Starts a workflow whose slot is locked.
-    pub async fn start_under_lock(
+    async fn start_under_lock(
         self: &Arc<Self>,
         start: Box<Start>,
         delivered: Vec<OutboxKey>,

@@ -41,7 +41,7 @@ impl Timers {
     }
 
     /// Sets or clears the wake-up of a run of a namespace.
-    pub fn set_of(&self, namespace: NamespaceKey, run: RunKey, at: Option<Nanos>) {
+    pub(crate) fn set_of(&self, namespace: NamespaceKey, run: RunKey, at: Option<Nanos>) {
         let mut armed = lock(&self.armed);
         match at {
             None => {

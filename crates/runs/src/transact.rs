@@ -534,14 +534,14 @@ impl Runs {
     }
 
     /// A run is over, gone or unreadable: it holds no time.
-    pub fn no_time_held(&self, run: RunKey) {
+    pub(crate) fn no_time_held(&self, run: RunKey) {
         if let Some(clock) = self.clock.skipping() {
             clock.note(run, false);
         }
     }
 
     /// Carries out what follows from a transition.
-    pub fn run_effects(&self, locked: &Locked, effects: Vec<Effect>) {
+    fn run_effects(&self, locked: &Locked, effects: Vec<Effect>) {
         let Some(current) = &locked.state.current else { return };
         for effect in effects {
             match effect {
@@ -645,7 +645,7 @@ fn wants_turn(run: &Run, transition: &Transition) -> bool {
 }
 
 /// How far a run has come.
-pub fn progress_of(run: &Run) -> Progress {
+pub(crate) fn progress_of(run: &Run) -> Progress {
     let state = run.state();
     Progress {
         run_key: run.info.run_key,

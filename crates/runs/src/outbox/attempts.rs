@@ -143,7 +143,7 @@ impl Runs {
     }
 
     /// Reads messages from storage that memory does not have, as far as there is room.
-    pub async fn send_stored(&self) -> Result<usize, CallError> {
+    pub(crate) async fn send_stored(&self) -> Result<usize, CallError> {
         let began = {
             let mut waiting = lock(&self.outbox.waiting);
             waiting.overflowed = false;

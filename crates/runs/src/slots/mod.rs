@@ -131,12 +131,12 @@ impl Slots {
     }
 
     /// Notes that a run is the current one of a workflow in memory.
-    pub fn note_run(&self, run: RunKey, key: &WorkflowKey) {
+    pub(crate) fn note_run(&self, run: RunKey, key: &WorkflowKey) {
         lock(&self.by_run).insert(run, key.clone());
     }
 
     /// Forgets what [`Slots::note_run`] noted.
-    pub fn forget_run(&self, run: RunKey) {
+    pub(crate) fn forget_run(&self, run: RunKey) {
         lock(&self.by_run).remove(&run);
     }
 
