@@ -46,12 +46,12 @@ struct LargeWriter {
 
 /// What a namespace has in a group.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct NamespaceShare {
     commits: usize,
     bytes: usize,
 }
 
-impl Part {
+impl NamespaceShare {
     fn weight(self) -> usize {
         self.bytes + self.commits * COMMIT_BYTES
     }
@@ -66,7 +66,7 @@ pub(crate) struct CommitShares {
     /// The namespace that had the last group for itself, and until when it rests.
     alone: Option<(NamespaceKey, Instant)>,
     /// What the group has that is being put together.
-    group: HashMap<Share, Part>,
+    group: HashMap<Share, NamespaceShare>,
     group_max: usize,
 }
 

@@ -293,7 +293,7 @@ fn answer(
     }
 }
 
-/// The fault that harnesses must catch: callers are told "done" before it is. Their answers are discarded afterwards.
+/// The fault that harnesses must catch: callers receive "done" before it is. Their answers are discarded afterwards.
 fn acknowledge(answers: &mut [(usize, Answer)]) {
     for (_, answer) in answers {
         let _ = std::mem::replace(answer, oneshot::channel().0).send(Ok(()));

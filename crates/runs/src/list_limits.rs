@@ -88,7 +88,7 @@ impl ListLimits {
         Ok(list.await.map_err(|error| CallError::Unavailable(error.to_string()))??)
     }
 
-    fn admit(&self, connection: Option<ConnectionId>) -> Result<(Admitted, Arc<Semaphore>), CallError> {
+    fn admit(&self, connection: Option<ConnectionId>) -> Result<(ListPermit, Arc<Semaphore>), CallError> {
         let mut callers = lock(&self.callers);
         let of_caller = callers.by_connection.get(&connection).map_or(0, |entry| entry.admitted);
         if of_caller >= ADMITTED_OF_CALLER_MAX {
@@ -103,7 +103,7 @@ impl ListLimits {
             .entry(connection)
             .or_insert_with(|| OfCaller { admitted: 0, running: Arc::new(Semaphore::new(self.running_of_caller_max)) });
         entry.admitted += 1;
-        Ok((Admitted { callers: self.callers.clone(), connection }, entry.running.clone()))
+        Ok((ListPermit { callers: self.callers.clone(), connection }, entry.running.clone()))
     }
 }
 
@@ -113,12 +113,12 @@ async fn turn(semaphore: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 }
 
 /// A place among those that run or wait.
-struct Admitted {
+struct ListPermit {
     callers: Arc<Mutex<Callers>>,
     connection: Option<ConnectionId>,
 }
 
-impl Drop for Admitted {
+impl Drop for ListPermit {
     fn drop(&mut self) {
         let mut callers = lock(&self.callers);
         callers.admitted -= 1;

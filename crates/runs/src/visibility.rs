@@ -192,7 +192,7 @@ pub struct FoundRuns {
     pub next: Option<ListPosition>,
 }
 
-/// The attribute by which the server's own helpers are told from users' workflows.
+/// The attribute by which the server's own helpers differ from users' workflows.
 const DIVISION: &str = "TemporalNamespaceDivision";
 
 impl Runs {

@@ -1,7 +1,7 @@
 //! Closed runs go when their namespace's retention is over.
 //!
 //! A run that closes now is due no earlier than one retention from now. So it is enough to look when the oldest closed
-//! run is due, or one retention from now if there is none, or when a retention changed: nothing is told of closing runs,
+//! run is due, or one retention from now if there is none, or when a retention changed: it is not notified of closing runs,
 //! and an idle node sleeps. Storage knows when runs closed, so a restart needs nothing more than to look.
 
 use std::{sync::Arc, time::Duration};
