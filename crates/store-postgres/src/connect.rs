@@ -268,7 +268,7 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
     for step in 0..common.hosts.len() {
         let place = (first + step) % common.hosts.len();
         // A caller that fails with this one, or gives up on it, begins with the next.
-        let mut next = Next { common, place, answered: false };
+        let mut next = NextHost { common, place, answered: false };
         let attempt = connect_to(common, &common.hosts[place], purpose);
         match tokio::time::timeout(CONNECT_MAX, attempt).await.unwrap_or_else(|_| Err(late())) {
             Ok(session) => {
@@ -289,13 +289,13 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
 }
 
 /// Has others begin with the next host when an attempt failed or was given up, unless they did already.
-struct Next<'a> {
+struct NextHost<'a> {
     common: &'a Common,
     place: usize,
     answered: bool,
 }
 
-impl Drop for Next<'_> {
+impl Drop for NextHost<'_> {
     fn drop(&mut self) {
         if !self.answered {
             let (place, next) = (self.place, (self.place + 1) % self.common.hosts.len());
