@@ -1,4 +1,4 @@
-//! Reading values of flags: pairs, durations, JSON, types. Mistakes are told in the words of the command line.
+//! Reading values of flags: pairs, durations, JSON, types. Mistakes are reported in the words of the command line.
 
 use segno_proto::{Nanos, enums::IndexedValueType};
 

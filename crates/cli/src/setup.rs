@@ -1,4 +1,4 @@
-//! What a server is told to create at its start: namespaces and search attributes.
+//! What a server creates at its start: namespaces and search attributes.
 //!
 //! They are created over the wire, with the calls that clients use. What is there already is left as it is.
 
