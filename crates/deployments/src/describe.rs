@@ -1,4 +1,4 @@
-//! What is told of deployments, in the words of the protocol. Older fields are filled, too: clients still read them.
+//! Deployments in the words of the protocol. Older fields are filled, too: clients still read them.
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! Filters follow the logic of SQL: a comparison with an attribute that a run does not have is neither true nor false,
 //! and a run is found only if the whole filter is true.
 //!
-//! Order and pages. By default open runs come first, newest first, then closed ones, last closed first. A list is told
+//! Order and pages. By default open runs come first, newest first, then closed ones, last closed first. A list shows runs
 //! as of the moment of its first page: a run that closes while pages are read keeps its place among the open ones, so
 //! none is shown twice or left out. With an order of the user's, runs without a value come last, in the default order.
 //! Runs with the same value are in the default order if the greatest value comes first; smallest first is exactly the
