@@ -7,12 +7,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-proto", &[]),
     ("segno-proto-json", &["segno-proto"]),
     ("segno-http2", &[]),
+    ("segno-cron", &[]),
     // The language knows nothing of the server that executes it.
-    ("segno-flow", &[]),
+    ("segno-flow", &["segno-cron"]),
     ("segno-sdk-macros", &[]),
     // The wire only, so that it works against any server.
     ("segno-sdk", &["segno-proto", "segno-proto-json", "segno-sdk-macros"]),
-    ("segno-engine", &["segno-proto"]),
+    ("segno-engine", &["segno-cron", "segno-proto"]),
     ("segno-store", &[]),
     ("segno-store-sqlite", &["segno-store"]),
     ("segno-store-postgres", &["segno-store"]),

@@ -1,10 +1,14 @@
-//! Commands that a step of `cargo xtask test` runs: each is shown before it starts, and timed.
+//! Commands that a step of `cargo xtask test` runs: each is shown before it starts, timed, and killed if it hangs.
+//!
+//! Each command has a process group of its own, so that what it started is killed with it. Control-C therefore ends this program
+//! alone; a command ends when it writes its next line.
 //!
 //! Several steps run at the same time, so each line that a step or one of its commands prints has the step's name before it.
 
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, PipeReader},
+    os::unix::process::CommandExt,
     process::{Command, ExitStatus, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -13,6 +17,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+/// Longest run of a command, the first compilation on a slow machine included. A command that runs longer hangs.
+const COMMAND_MAX: Duration = Duration::from_secs(40 * 60);
 /// How long output may come after the end of its command, from processes that the command left behind.
 const LATE_OUTPUT_MAX: Duration = Duration::from_secs(2);
 
@@ -52,26 +58,40 @@ impl Commands {
 
     /// Runs a command to its end, shows what it prints as it is printed, and returns it.
     pub fn output(&mut self, command: &mut Command) -> Result<Output> {
+        self.output_within(COMMAND_MAX, command)
+    }
+
+    fn output_within(&mut self, limit: Duration, command: &mut Command) -> Result<Output> {
         let line = line(command);
         self.say(&format!("$ {line}"));
         let begun = Instant::now();
-        let output = self.shown(command).with_context(|| format!("`{line}` could not be started"))?;
+        let output = self.shown(limit, command);
         let took = begun.elapsed();
+        let output = output.with_context(|| format!("step `{}`: `{line}`", self.step))?;
         self.say(&format!("$ {line}: {} after {:.1} s", output.status, took.as_secs_f64()));
         self.finished.push((line, took));
         Ok(output)
     }
 
-    fn shown(&self, command: &mut Command) -> Result<Output> {
+    fn shown(&self, limit: Duration, command: &mut Command) -> Result<Output> {
         let (reader, writer) = std::io::pipe()?;
-        let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        let deadline = Instant::now() + limit;
+        let spawned = command.spawn();
         // The command holds the pipe's writing end, and reading ends when nothing does.
         command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = spawned?;
+        let mut child = spawned.context("it could not be started")?;
         let printed = lines_of(reader);
         let mut lines = Vec::new();
         loop {
-            match printed.recv_timeout(LATE_OUTPUT_MAX) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && child.try_wait()?.is_none() {
+                let group = format!("-{}", child.id());
+                Command::new("kill").args(["-KILL", "--", &group]).status().context("`kill` could not be started")?;
+                child.wait()?;
+                bail!("it ran longer than {} s and was killed", limit.as_secs());
+            }
+            match printed.recv_timeout(LATE_OUTPUT_MAX.min(left)) {
                 Ok(line) => {
                     self.say(&line);
                     lines.push(line);
@@ -144,6 +164,33 @@ mod tests {
         let lines: Vec<_> = commands.longer_than(Duration::ZERO).map(|(line, _)| line).collect();
         assert_eq!(lines, ["true", "sh -c exit 3"]);
         assert_eq!(commands.longer_than(Duration::from_secs(3_600)).count(), 0);
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_killed_with_what_it_started() {
+        let begun = Instant::now();
+        let file = std::env::temp_dir().join(format!("xtask-hangs-{}", std::process::id()));
+        let mut hangs = Command::new("sh");
+        hangs.args(["-c", "sleep 60 & echo $! > \"$0\"; while :; do echo again; sleep 0.1; done"]).arg(&file);
+        let Err(error) = Commands::of("rust").output_within(Duration::from_secs(1), &mut hangs) else {
+            panic!("it was not killed");
+        };
+        let error = format!("{error:#}");
+        assert!(
+            error.starts_with("step `rust`: `sh -c ") && error.ends_with("ran longer than 1 s and was killed"),
+            "{error}"
+        );
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        let started = std::fs::read_to_string(&file).expect("it was written");
+        std::fs::remove_file(&file).expect("it was written");
+        let is_alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", started.trim())).unwrap_or_default();
+            stat.contains("sleep") && !stat.contains(") Z ")
+        };
+        while is_alive() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "`sleep` goes on");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     #[test]

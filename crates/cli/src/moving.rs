@@ -19,7 +19,7 @@ use crate::{exit::Usage, logs, serve::default_data_dir};
 
 /// Where data is.
 #[derive(Args, Clone, Debug)]
-struct Place {
+struct DataPlace {
     /// Directory of the data. [default: segno in the user's data directory]
     #[arg(long, env = "SEGNO_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -33,7 +33,7 @@ struct Place {
 #[command(after_help = "Example:\n  segno export --data-dir ./data --to segno.export")]
 pub struct Export {
     #[command(flatten)]
-    place: Place,
+    place: DataPlace,
     /// The file; `-` is standard output.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
@@ -44,7 +44,7 @@ pub struct Export {
 #[command(after_help = "Example:\n  segno import --from segno.export --store postgres://segno@db/segno")]
 pub struct Import {
     #[command(flatten)]
-    place: Place,
+    place: DataPlace,
     /// The file; `-` is standard input.
     #[arg(long, value_name = "FILE")]
     from: PathBuf,
@@ -65,7 +65,7 @@ impl OpenStore {
     }
 }
 
-impl Place {
+impl DataPlace {
     /// Does something with the store, alone.
     fn with(self, work: impl FnOnce(&dyn Store) -> anyhow::Result<Moved> + Send + 'static) -> anyhow::Result<Moved> {
         logs::start(logs::Format::Human, "info")?;
@@ -142,7 +142,7 @@ impl Export {
             fs::rename(&unfinished, &to).with_context(|| format!("naming {}", to.display()))?;
             Ok(moved)
         })?;
-        tell("exported", moved);
+        print_moved("exported", moved);
         Ok(())
     }
 }
@@ -161,12 +161,12 @@ impl Import {
             let moved = segno_node::import(store, &*environment.random, BufReader::with_capacity(1 << 20, input));
             moved.with_context(|| format!("reading {}", from.display()))
         })?;
-        tell("imported", moved);
+        print_moved("imported", moved);
         Ok(())
     }
 }
 
-fn tell(what: &str, moved: Moved) {
+fn print_moved(what: &str, moved: Moved) {
     let Moved { namespaces, runs, batches, messages, documents } = moved;
     // Standard output may be the file.
     eprintln!(

@@ -6,7 +6,7 @@
 //! to the home, and is next there.
 //!
 //! What holds: a task of this node is handed to a worker here only while a take of this node waits at the home, and the
-//! home has said that no task waits and no limit applies, or has not answered for [`SETTLED`]. The home gives a waiting
+//! home has said that no task waits and no limit applies, or has not answered for [`SETTLE_TIME`]. The home gives a waiting
 //! task to the first take, so an unanswered take means that no task waits.
 
 use std::{
@@ -28,7 +28,7 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 use super::wire::PollReport;
 
 /// A take that stood for so long without an answer stands because nothing waits at the home.
-const SETTLED: Duration = Duration::from_millis(25);
+const SETTLE_TIME: Duration = Duration::from_millis(25);
 /// How often a home hears of a worker that polls here.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// A limit that workers set is remembered for as long as the home remembers those workers.
@@ -44,10 +44,10 @@ pub(super) struct LaneKey {
     pub(super) version: Option<Version>,
 }
 
-/// What a poll gets.
-pub(super) type Met = (TaskOffer, Delivery);
+/// A task offered to a poll, and how it is delivered.
+pub(super) type OfferedTask = (TaskOffer, Delivery);
 
-/// What a home is told of a poll.
+/// What a home learns of a poll.
 #[derive(Debug)]
 pub(super) struct Asker {
     pub(super) identity: String,
@@ -57,10 +57,10 @@ pub(super) struct Asker {
     pub(super) version: PollerVersion,
 }
 
-/// A poll that waits. It is told `None` if it is over; dropping the sender lets it look again where the home is.
+/// A poll that waits. It receives `None` if it is over; dropping the sender lets it look again where the home is.
 struct WaitingPoll {
     asker: Arc<Asker>,
-    hand_over: oneshot::Sender<Option<Met>>,
+    hand_over: oneshot::Sender<Option<OfferedTask>>,
 }
 
 /// Who polls, and with which worker.
@@ -120,7 +120,7 @@ impl EdgeQueue {
     /// Whether a task of this node may meet a worker here.
     fn may_meet(&self, now: Instant) -> bool {
         let Some((_, oldest)) = self.takes.first_key_value() else { return false };
-        let settled = self.quiet || now.saturating_duration_since(oldest.since) >= SETTLED;
+        let settled = self.quiet || now.saturating_duration_since(oldest.since) >= SETTLE_TIME;
         settled && !self.limited && self.limited_until.is_none_or(|until| until <= now)
     }
 
@@ -139,7 +139,7 @@ impl EdgeQueue {
     }
 
     /// Hands something to the poll that waited longest. Gives it back if no poll waits.
-    fn hand_over(&mut self, met: Met) -> Option<Met> {
+    fn hand_over(&mut self, met: OfferedTask) -> Option<OfferedTask> {
         let mut met = Some(met);
         while let Some((_, waiting)) = self.waiting.pop_first() {
             match waiting.hand_over.send(met) {
@@ -178,7 +178,7 @@ pub(super) struct EdgeWait<'a> {
     key: &'a LaneKey,
     id: u64,
     /// What it gets: nothing if it is over. An error says that it has to look again where the home is.
-    pub(super) met: oneshot::Receiver<Option<Met>>,
+    pub(super) met: oneshot::Receiver<Option<OfferedTask>>,
     /// How many takes the home is to get.
     pub(super) takes_missing: usize,
     /// Whether the home is to be told who polls.
@@ -284,7 +284,7 @@ impl Edge {
 
     /// Hands a task that the home gave to a poll. One that no poll waits for is given back with the delivery; then all
     /// takes that are left have a poll.
-    pub(super) fn deliver(&self, key: &LaneKey, met: Met) {
+    pub(super) fn deliver(&self, key: &LaneKey, met: OfferedTask) {
         let mut queues = lock(&self.queues);
         let left = match queues.get_mut(key) {
             Some(queue) => {
@@ -308,8 +308,8 @@ impl Edge {
         key: &LaneKey,
         priority: i32,
         is_reachable: impl FnOnce(NodeId) -> bool,
-        make: impl FnOnce() -> Met,
-    ) -> Result<(), Option<Met>> {
+        make: impl FnOnce() -> OfferedTask,
+    ) -> Result<(), Option<OfferedTask>> {
         let mut queues = lock(&self.queues);
         let Some(queue) = queues.get_mut(key) else { return Err(None) };
         if queue.waiting.is_empty() || !queue.may_meet(Instant::now()) || !is_reachable(queue.home) {
@@ -439,7 +439,7 @@ mod tests {
         assert!(!queue.may_meet(now), "no take stands");
         takes(&mut queue, 1, now);
         assert!(!queue.may_meet(now), "the home may be about to answer");
-        assert!(queue.may_meet(now + SETTLED), "it had nothing");
+        assert!(queue.may_meet(now + SETTLE_TIME), "it had nothing");
         queue.quiet = true;
         assert!(queue.may_meet(now), "it said so");
         queue.takes.clear();

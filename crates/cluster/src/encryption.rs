@@ -60,7 +60,7 @@ impl NodeIdentity {
             return Ok(stream);
         }
         let provider = Arc::new(ring::default_provider());
-        let verifier = Pinned { certificate: Some(pinned.to_vec()), provider: provider.clone() };
+        let verifier = PinnedCertificate { certificate: Some(pinned.to_vec()), provider: provider.clone() };
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(io::Error::other)?
@@ -76,7 +76,7 @@ impl NodeIdentity {
     /// What accepts connections of other nodes.
     pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
         let provider = Arc::new(ring::default_provider());
-        let verifier = Pinned { certificate: None, provider: provider.clone() };
+        let verifier = PinnedCertificate { certificate: None, provider: provider.clone() };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .map_err(io::Error::other)?
@@ -118,12 +118,12 @@ fn is_handshake(first: [u8; 2]) -> bool {
 
 /// Accepts one certificate; or any, where the caller compares it as soon as it knows with which.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedCertificate {
     certificate: Option<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Pinned {
+impl PinnedCertificate {
     fn verify12(
         &self,
         message: &[u8],
@@ -147,7 +147,7 @@ impl Pinned {
     }
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertificate {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -185,7 +185,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-impl ClientCertVerifier for Pinned {
+impl ClientCertVerifier for PinnedCertificate {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -298,7 +298,7 @@ mod tests {
 
         let (address, accepted) = listen(&node, false).await;
         let provider = Arc::new(ring::default_provider());
-        let pinned = Pinned { certificate: Some(node.certificate().to_vec()), provider: provider.clone() };
+        let pinned = PinnedCertificate { certificate: Some(node.certificate().to_vec()), provider: provider.clone() };
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
             .expect("TLS 1.3")

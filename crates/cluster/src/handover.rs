@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use segno_dispatch::Elsewhere;
 use segno_environment::sabotage;
 use segno_matching::QueueKey;
-use segno_runs::{error::CallError, ports::owner::Place, recovery::load_all, transact::Locked};
+use segno_runs::{error::CallError, ports::owner::Place, recovery::load_all, transact::LockedSlot};
 use segno_store::{
     CommitError, OpenRun, OutboxKey, OutboxRow, RunKey,
     cluster::{ClusterMap, NodeId, SHARDS, Shard},
@@ -34,7 +34,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Open runs and messages read at a time.
 const PAGE: usize = 4096;
 /// Runs loaded at a time.
-const LOADED: usize = 256;
+const RUNS_PER_LOAD: usize = 256;
 /// How long a page is held back for tests.
 const HELD_BACK: Duration = Duration::from_secs(2);
 
@@ -189,13 +189,13 @@ impl Cluster {
                     let runs = runs.clone();
                     tokio::spawn(async move {
                         let state = slot.state.clone().lock_owned().await;
-                        runs.forget(&mut Locked { slot, state });
+                        runs.forget(&mut LockedSlot { slot, state });
                     });
                     continue;
                 }
                 Err(_) => return false,
             };
-            let mut locked = Locked { slot, state };
+            let mut locked = LockedSlot { slot, state };
             if !lost {
                 runs.keep_started_task(&mut locked).await;
             }
@@ -335,7 +335,7 @@ impl Cluster {
             let now = runs.clock.now();
             let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
-            for keys in keys.chunks(LOADED) {
+            for keys in keys.chunks(RUNS_PER_LOAD) {
                 let Ok((loaded, _)) = load_all(&*runs.store, keys).await else { continue };
                 for stored in loaded.iter().filter(|run| fits(run)) {
                     self.offers_settle().await;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     Cluster,
-    edge::{Asker, LaneKey, Met},
+    edge::{Asker, LaneKey, OfferedTask},
     link::NodeResponse,
     offers::{queue_of, wire_queue},
     wire::{NotificationBody, PollReport, Queue, RequestBody, ResponseBody, Take},
@@ -77,7 +77,7 @@ impl Cluster {
         poll: &Poll,
         home: NodeId,
         homes: u64,
-    ) -> Result<Option<Met>, ()> {
+    ) -> Result<Option<OfferedTask>, ()> {
         // Before the look, so that no shutdown is missed.
         let (runs, workers) = (&self.runs, &self.dispatch.workers);
         let dismissal = workers.shutdowns.notified();

@@ -29,7 +29,7 @@ pub struct Frame {
 
 /// The content of a frame.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum FrameBody {
+pub(crate) enum FrameBody {
     /// The first frame in each direction.
     #[prost(message, tag = "2")]
     Hello(Hello),
@@ -80,7 +80,7 @@ pub struct Request {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum RequestBody {
+pub(crate) enum RequestBody {
     /// A client's call, for the node that it is about.
     #[prost(message, tag = "1")]
     Call(ClientCall),
@@ -118,7 +118,7 @@ pub struct Response {
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum ResponseBody {
+pub(crate) enum ResponseBody {
     /// Done; there is no result.
     #[prost(message, tag = "2")]
     Done(Empty),
@@ -174,7 +174,7 @@ pub struct ClientCall {
 
 /// The result of a call.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CallResult {
+pub(crate) struct CallResult {
     #[prost(int32, tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]
@@ -244,7 +244,7 @@ pub struct Offer {
 
 /// A message between runs.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct DeliverMessage {
+pub(crate) struct DeliverMessage {
     #[prost(uint64, tag = "1")]
     pub sender: u64,
     #[prost(uint32, tag = "2")]
@@ -255,7 +255,7 @@ pub struct DeliverMessage {
 
 /// What became of a message at its receiver.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct DeliveryOutcome {
+pub(crate) struct DeliveryOutcome {
     #[prost(enumeration = "OutcomeKind", tag = "1")]
     pub kind: i32,
     /// Why it failed, as the protocol numbers it.
@@ -268,7 +268,7 @@ pub struct DeliveryOutcome {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub enum OutcomeKind {
+pub(crate) enum OutcomeKind {
     Unknown = 0,
     /// It arrived.
     Done = 1,
@@ -282,7 +282,7 @@ pub enum OutcomeKind {
 
 /// A run that is to be deleted.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct DeleteRun {
+pub(crate) struct DeleteRun {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     #[prost(string, tag = "2")]
@@ -293,7 +293,7 @@ pub struct DeleteRun {
 
 /// A queue that a version of workers polls, for the node that leads.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct RegisterPoller {
+pub(crate) struct RegisterPoller {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     #[prost(string, tag = "2")]
@@ -309,13 +309,13 @@ pub struct RegisterPoller {
 
 /// A one-way message to another node.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Notification {
+pub(crate) struct Notification {
     #[prost(oneof = "NotificationBody", tags = "1, 2, 3, 4, 5")]
     pub body: Option<NotificationBody>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum NotificationBody {
+pub(crate) enum NotificationBody {
     /// A worker called or polled.
     #[prost(message, tag = "1")]
     WorkerSighting(WorkerSighting),
@@ -335,7 +335,7 @@ pub enum NotificationBody {
 
 /// Polls of a queue that wait at another node than its home.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct PollReport {
+pub(crate) struct PollReport {
     #[prost(message, required, tag = "1")]
     pub queue: Queue,
     /// The queue is one worker's own.
@@ -357,7 +357,7 @@ pub struct PollReport {
 
 /// A sign of life of a worker.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct WorkerSighting {
+pub(crate) struct WorkerSighting {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     /// Its instance key; empty if all workers are meant that take commands on the control queue.
@@ -381,7 +381,7 @@ pub struct WorkerSighting {
 
 /// A connection that is gone.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ConnectionClosed {
+pub(crate) struct ConnectionClosed {
     #[prost(uint64, tag = "1")]
     pub connection: u64,
     /// Workers that were polling on it.
@@ -391,7 +391,7 @@ pub struct ConnectionClosed {
 
 /// The worker of a poll that was cut off.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct InterruptedPoll {
+pub(crate) struct InterruptedPoll {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     #[prost(string, tag = "2")]

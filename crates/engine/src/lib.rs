@@ -22,7 +22,6 @@
 
 mod calls;
 pub mod commands;
-pub mod cron;
 pub mod error;
 mod events;
 pub mod lease;
@@ -50,6 +49,7 @@ pub use parts::{
     activity::timeouts as activity_timeouts, builds, callbacks, chain, close, inherit, problems, script, start, update,
     versioning, workflow_task,
 };
+pub use segno_cron as cron;
 pub use shared::Shared;
 pub use state::{
     outbox,

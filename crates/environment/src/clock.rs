@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicI64, Ordering},
     },
     time::Duration,
@@ -12,6 +12,7 @@ use segno_proto::Nanos;
 use segno_store::cluster::{Membership, TimeReading};
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::{skipping::SkippingClock, system_time};
 
 /// The longest sleep until a moment of the wall clock. An operator may set that clock forward meanwhile, and a sleep is
@@ -136,7 +137,7 @@ impl DatabaseClock {
 
     /// The database's clock showed this between two moments of the monotonic clock.
     fn steer(&self, database: Nanos, asked: Nanos, answered: Nanos) {
-        let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steering = lock(&self.steering);
         let (least, most) = (database - answered, database - asked);
         let offset = self.offset.load(Ordering::Relaxed);
         let next = match steering.last {

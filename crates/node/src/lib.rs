@@ -23,6 +23,7 @@ pub use segno_environment::{
     environment::{Connection, Listener, Network, NetworkFuture, Random, Threads},
     hash::seed_thread,
     ids::Ids,
+    lock,
 };
 pub use segno_matching::{
     LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,

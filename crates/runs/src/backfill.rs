@@ -11,7 +11,7 @@ const PROGRESS: usize = 10_000;
 
 impl Runs {
     /// Adds the searchable facts of runs that have none.
-    pub async fn list_older_runs(&self) -> Result<(), CallError> {
+    pub(crate) async fn list_older_runs(&self) -> Result<(), CallError> {
         let mut done = 0;
         loop {
             let keys = self.store.unlisted_runs(GROUP).await?;

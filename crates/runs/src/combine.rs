@@ -19,7 +19,7 @@ use crate::{
     error::CallError,
     runs::Runs,
     slots::{RunSelector, Slot, WaitingCall, WorkflowKey},
-    transact::Locked,
+    transact::LockedSlot,
 };
 
 /// Turns of the scheduler that a group of calls waits for more of them.
@@ -40,7 +40,7 @@ struct Opening {
 
 impl Runs {
     /// Answers a call, whose request has so many bytes, together with everything else that waits for the same run.
-    pub async fn call_together<R: Send + 'static, A: Send + 'static>(
+    pub(crate) async fn call_together<R: Send + 'static, A: Send + 'static>(
         self: &Arc<Self>,
         key: &WorkflowKey,
         slot: &Arc<Slot>,
@@ -65,7 +65,7 @@ impl Runs {
     }
 
     /// Decides, commits and answers all calls that wait.
-    async fn answer_all(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey) {
+    async fn answer_all(self: &Arc<Self>, locked: &mut LockedSlot, key: &WorkflowKey) {
         gather(locked).await;
         let mut calls = locked.slot.calls.take();
         // What changes memory alone cannot follow what is stored in the same commit, but can come before it.
@@ -87,7 +87,7 @@ impl Runs {
     /// did not fit.
     async fn answer_group(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         key: &WorkflowKey,
         calls: &mut VecDeque<Box<dyn WaitingCall>>,
         opening: Option<Opening>,
@@ -185,9 +185,9 @@ impl Runs {
     }
 
     /// A group of one: decides a call on the run that it means and commits it.
-    pub async fn commit_alone<R: Send>(
+    pub(crate) async fn commit_alone<R: Send>(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         key: &WorkflowKey,
         selector: &RunSelector,
         creates: bool,
@@ -206,7 +206,12 @@ impl Runs {
     }
 
     /// A call that is not about the current run, or finds none.
-    async fn answer_alone(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey, mut call: Box<dyn WaitingCall>) {
+    async fn answer_alone(
+        self: &Arc<Self>,
+        locked: &mut LockedSlot,
+        key: &WorkflowKey,
+        mut call: Box<dyn WaitingCall>,
+    ) {
         let mut own = match self.lock_lingering(locked, key, call.selector()).await {
             Ok(own) => own,
             Err(error) => return call.fail(error),
@@ -227,7 +232,7 @@ impl Runs {
 
 /// Lets calls that are on their way line up, if calls lined up before: workers that were answered together call again
 /// together. A turn of the scheduler costs microseconds, a commit a sync.
-async fn gather(locked: &Locked) {
+async fn gather(locked: &LockedSlot) {
     if locked.state.shared_commit {
         for _ in 0..GATHER_YIELDS {
             tokio::task::yield_now().await;

@@ -46,19 +46,19 @@ struct LargeWriter {
 
 /// What a namespace has in a group.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct NamespaceShare {
     commits: usize,
     bytes: usize,
 }
 
-impl Part {
+impl NamespaceShare {
     fn weight(self) -> usize {
         self.bytes + self.commits * COMMIT_BYTES
     }
 }
 
 /// See the module.
-pub struct CommitShares {
+pub(crate) struct CommitShares {
     /// The namespace that committed last, and the last one before that was another.
     last: Option<(NamespaceKey, Instant)>,
     other: Option<(NamespaceKey, Instant)>,
@@ -66,7 +66,7 @@ pub struct CommitShares {
     /// The namespace that had the last group for itself, and until when it rests.
     alone: Option<(NamespaceKey, Instant)>,
     /// What the group has that is being put together.
-    group: HashMap<Share, Part>,
+    group: HashMap<Share, NamespaceShare>,
     group_max: usize,
 }
 
@@ -103,7 +103,7 @@ impl CommitShares {
     }
 
     /// Whether the next commit of a lane has a place in the group that is being put together.
-    pub fn has_place(&self, share: Share, now: Instant) -> bool {
+    pub(crate) fn has_place(&self, share: Share, now: Instant) -> bool {
         let Share::Namespace(namespace) = share else { return true };
         let part = self.group.get(&share).copied().unwrap_or_default();
         if part.bytes >= GROUP_BYTES_MAX {
@@ -130,7 +130,7 @@ impl CommitShares {
     }
 
     /// The first moment at which one of these lanes has rested.
-    pub fn next_end(&self, waiting: impl Iterator<Item = Share>) -> Option<Instant> {
+    pub(crate) fn next_end(&self, waiting: impl Iterator<Item = Share>) -> Option<Instant> {
         let rest = |share| match share {
             Share::Namespace(namespace) => self.rest(namespace),
             Share::Barrier => None,

@@ -137,7 +137,7 @@ impl Committer {
     }
 
     /// Whether so much waits to be written that nothing should be added.
-    pub fn is_overloaded(&self) -> bool {
+    pub(crate) fn is_overloaded(&self) -> bool {
         let bytes = self.waiting.bytes.load(Ordering::Relaxed);
         match &self.requests {
             Requests::Thread(_) => bytes > WAITING_BYTES_MAX,
@@ -294,7 +294,7 @@ fn answer(
     }
 }
 
-/// The fault that harnesses must catch: callers are told "done" before it is. Their answers are discarded afterwards.
+/// The fault that harnesses must catch: callers receive "done" before it is. Their answers are discarded afterwards.
 fn acknowledge(answers: &mut [(usize, Answer)]) {
     for (_, answer) in answers {
         let _ = std::mem::replace(answer, oneshot::channel().0).send(Ok(()));

@@ -3,15 +3,12 @@
 //! Pages but the last one are kept in memory only, and for a limited time: a worker that gets the error that they are
 //! lost sends all of them again. A completion takes effect with its last page.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
 use segno_environment::hash::HashMap;
+use segno_environment::lock::lock;
 use segno_proto::command::Command;
 use tokio::time::Instant;
 
@@ -77,7 +74,7 @@ pub enum PagesLost {
 impl CompletionPages {
     /// Keeps a page of the task with this token. Of two with the same number the first counts.
     pub fn keep(&self, task: &Bytes, number: i32, commands: Vec<Command>) -> Result<(), PagesLost> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let known = waiting.by_task.get(task);
         if known.is_some_and(|pages| pages.commands.contains_key(&number)) {
             return Ok(());
@@ -101,7 +98,7 @@ impl CompletionPages {
 
     /// The commands of the first `count` pages, in order. The pages are gone afterwards, also if some are missing.
     pub fn take(&self, task: &Bytes, count: i32) -> Result<Vec<Command>, PagesLost> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let mut pages = waiting.remove(task).ok_or(PagesLost::All)?;
         let mut commands = Vec::new();
         for number in 0..count {
@@ -112,7 +109,7 @@ impl CompletionPages {
 
     /// Forgets the pages of a task that is over.
     pub fn forget(&self, task: &Bytes) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(task);
+        lock(&self.waiting).remove(task);
     }
 }
 

@@ -28,7 +28,7 @@ impl Drop for CountedStart {
 impl Runs {
     /// Counts a workflow that is to be created, unless its namespace has or starts too many. `replaces` says whether it takes
     /// the place of an open one. What is given back is kept until it is stored.
-    pub async fn count_start(
+    pub(crate) async fn count_start(
         self: &Arc<Self>,
         start: &Start,
         replaces: bool,

@@ -14,7 +14,7 @@ const REMEMBERED_MAX: usize = 10_000;
 
 /// All runs that were found damaged since the start.
 #[derive(Default)]
-pub struct DamagedRuns {
+pub(crate) struct DamagedRuns {
     runs: Mutex<BTreeMap<RunKey, String>>,
 }
 

@@ -153,7 +153,7 @@ impl Runs {
 }
 
 /// A run that cannot be read, and what its workflow id leads to when it is gone (`None` if that stays).
-pub struct DamagedRun {
+pub(crate) struct DamagedRun {
     pub run: RunKey,
     pub leads_to: Option<Option<RunKey>>,
 }
@@ -162,7 +162,7 @@ pub struct DamagedRun {
 const RUNS_MAX: usize = 10_000;
 
 /// Finds the damaged run that is meant: by its id, else the current one, else the newest.
-pub async fn find_damaged(
+pub(crate) async fn find_damaged(
     store: &dyn Store,
     namespace: NamespaceKey,
     workflow_id: &str,

@@ -58,7 +58,7 @@ impl Runs {
     }
 
     /// Sends what a run that ended has to say to workers.
-    pub fn send_commands(&self, run: &Run, effects: Vec<Effect>) {
+    pub(crate) fn send_commands(&self, run: &Run, effects: Vec<Effect>) {
         for effect in effects {
             if let Effect::StopActivity(stop) = effect {
                 self.stop_activity(run, *stop);

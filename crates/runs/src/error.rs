@@ -1,9 +1,6 @@
 //! Errors of calls, in the terms of the node. The crate `segno-calls` maps them to statuses in one table.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use segno_deployments::DeploymentError;
 use segno_engine::{Rejection, update::abort::Abort};
@@ -11,6 +8,7 @@ use segno_store::{CommitError, ReadError};
 use tokio::time::Instant;
 
 use crate::start_limits::StartRefusal;
+use segno_environment::lock::lock;
 
 /// Says that a script does not exist.
 pub fn no_script(name: &str, namespace: &str) -> String {
@@ -136,7 +134,7 @@ const DAMAGE_LOGGED_EVERY: Duration = Duration::from_secs(1);
 /// Logs that what is stored is damaged, for all callers together at most once in [`DAMAGE_LOGGED_EVERY`].
 fn log_damage(error: &ReadError) {
     static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
-    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut logged = lock(&LOGGED);
     if logged.is_none_or(|logged| logged.elapsed() >= DAMAGE_LOGGED_EVERY) {
         *logged = Some(Instant::now());
         tracing::error!(%error, "what is stored does not match its checksum");

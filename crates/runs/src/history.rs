@@ -155,7 +155,7 @@ impl Runs {
     }
 
     /// Why events of a run are missing: they are lost, unless the run was deleted while they were read.
-    pub async fn gap_or_deleted(&self, current: &Current, gap: CallError) -> CallError {
+    pub(crate) async fn gap_or_deleted(&self, current: &Current, gap: CallError) -> CallError {
         let (key, info) = (current.key(), &current.run.info);
         match self.store.load(key).await {
             Ok(None) => CallError::RunNotFound { workflow_id: info.workflow_id.clone(), run_id: info.run_id.clone() },
@@ -213,7 +213,7 @@ fn recent_before(current: &Current, until: i64, batches_max: usize) -> Option<Ve
 
 /// Refuses stored batches that do not continue from `from` on without a gap: a row of the history is lost. `until` is the
 /// first event that is not stored.
-pub fn check_page(key: RunKey, batches: &[HistoryBatch], from: i64, until: i64) -> Result<(), CallError> {
+pub(crate) fn check_page(key: RunKey, batches: &[HistoryBatch], from: i64, until: i64) -> Result<(), CallError> {
     let mut next = from;
     for (place, batch) in batches.iter().enumerate() {
         // The first batch holds `from` and may begin before it.

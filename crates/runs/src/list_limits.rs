@@ -35,7 +35,7 @@ pub struct ListCaller {
 }
 
 /// See the module.
-pub struct ListLimits {
+pub(crate) struct ListLimits {
     running: Arc<Semaphore>,
     running_of_caller_max: usize,
     callers: Arc<Mutex<Callers>>,
@@ -55,7 +55,7 @@ struct OfCaller {
 
 impl ListLimits {
     /// What is good for a machine with so many cores.
-    pub fn of_cores(cores: usize) -> Self {
+    pub(crate) fn of_cores(cores: usize) -> Self {
         Self::new(cores.clamp(2, 8))
     }
 
@@ -88,7 +88,7 @@ impl ListLimits {
         Ok(list.await.map_err(|error| CallError::Unavailable(error.to_string()))??)
     }
 
-    fn admit(&self, connection: Option<ConnectionId>) -> Result<(Admitted, Arc<Semaphore>), CallError> {
+    fn admit(&self, connection: Option<ConnectionId>) -> Result<(ListPermit, Arc<Semaphore>), CallError> {
         let mut callers = lock(&self.callers);
         let of_caller = callers.by_connection.get(&connection).map_or(0, |entry| entry.admitted);
         if of_caller >= ADMITTED_OF_CALLER_MAX {
@@ -103,7 +103,7 @@ impl ListLimits {
             .entry(connection)
             .or_insert_with(|| OfCaller { admitted: 0, running: Arc::new(Semaphore::new(self.running_of_caller_max)) });
         entry.admitted += 1;
-        Ok((Admitted { callers: self.callers.clone(), connection }, entry.running.clone()))
+        Ok((ListPermit { callers: self.callers.clone(), connection }, entry.running.clone()))
     }
 }
 
@@ -113,12 +113,12 @@ async fn turn(semaphore: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
 }
 
 /// A place among those that run or wait.
-struct Admitted {
+struct ListPermit {
     callers: Arc<Mutex<Callers>>,
     connection: Option<ConnectionId>,
 }
 
-impl Drop for Admitted {
+impl Drop for ListPermit {
     fn drop(&mut self) {
         let mut callers = lock(&self.callers);
         callers.admitted -= 1;

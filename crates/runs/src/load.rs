@@ -13,7 +13,7 @@ use crate::{
     history,
     runs::Runs,
     slots::{Current, RunSelector, Slot, SlotState, WorkflowKey},
-    transact::{Locked, progress_of},
+    transact::{LockedSlot, progress_of},
 };
 
 /// The longest wait for the lock of a workflow.
@@ -21,12 +21,12 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Runs {
     /// Takes the lock of a workflow id and makes sure that its current run is known.
-    pub async fn lock(&self, key: &WorkflowKey) -> Result<Locked, CallError> {
+    pub async fn lock(&self, key: &WorkflowKey) -> Result<LockedSlot, CallError> {
         self.lock_slot(self.slots.get(key), key).await
     }
 
     /// Like [`Runs::lock`] for a slot that was looked up already.
-    pub async fn lock_slot(&self, slot: Arc<Slot>, key: &WorkflowKey) -> Result<Locked, CallError> {
+    pub(crate) async fn lock_slot(&self, slot: Arc<Slot>, key: &WorkflowKey) -> Result<LockedSlot, CallError> {
         let state = match slot.state.clone().try_lock_owned() {
             Ok(state) => state,
             Err(_) => {
@@ -38,23 +38,23 @@ impl Runs {
     }
 
     /// Makes sure that the current run of a locked slot is known.
-    pub async fn load_locked(
+    pub(crate) async fn load_locked(
         &self,
         slot: Arc<Slot>,
         state: OwnedMutexGuard<SlotState>,
         key: &WorkflowKey,
-    ) -> Result<Locked, CallError> {
-        let mut locked = Locked { slot, state };
+    ) -> Result<LockedSlot, CallError> {
+        let mut locked = LockedSlot { slot, state };
         self.load_into(&mut locked, key).await?;
         Ok(locked)
     }
 
     /// Loads the current run of a locked slot, unless memory has it.
-    pub async fn load_into(&self, locked: &mut Locked, key: &WorkflowKey) -> Result<(), CallError> {
+    pub(crate) async fn load_into(&self, locked: &mut LockedSlot, key: &WorkflowKey) -> Result<(), CallError> {
         if let Err(refused) = self.admit(key) {
             self.owner.admit_when_available(key, refused).await?;
         }
-        let Locked { slot, state } = locked;
+        let LockedSlot { slot, state } = locked;
         if !state.loaded {
             state.current = self.load_current(key).await?;
             state.loaded = true;
@@ -116,7 +116,7 @@ impl Runs {
     }
 
     /// A run as stored.
-    pub async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
+    pub(crate) async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
         Ok(self.store.load(run).await?)
     }
 
@@ -149,12 +149,12 @@ impl Runs {
 
     /// Locks the slot of the older run that a selector means, if its activities are still carried out. The lock of its
     /// workflow is held meanwhile.
-    pub async fn lock_lingering(
+    pub(crate) async fn lock_lingering(
         &self,
-        locked: &Locked,
+        locked: &LockedSlot,
         key: &WorkflowKey,
         selector: &RunSelector,
-    ) -> Result<Option<Locked>, CallError> {
+    ) -> Result<Option<LockedSlot>, CallError> {
         let current = locked.state.current.as_ref();
         let is_current = current.is_some_and(|current| current.run.info.run_id == selector.run_id);
         if selector.run_id.is_empty() || is_current || key.lingering.is_some() {
@@ -192,7 +192,7 @@ impl Runs {
     }
 
     /// A run of a workflow by its id, as stored.
-    pub async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
+    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
         let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
         let record = self.load_record(run_key).await?.ok_or_else(missing)?;
@@ -210,7 +210,7 @@ impl Runs {
     /// The run a selector means. Only the current run can be open, so an older one is refused as closed.
     pub async fn select(
         &self,
-        locked: &Locked,
+        locked: &LockedSlot,
         key: &WorkflowKey,
         selector: &RunSelector,
     ) -> Result<Arc<Run>, CallError> {
@@ -231,7 +231,7 @@ impl Runs {
 }
 
 /// Adds the first event to a run from storage. A run whose history does not begin with it is damaged.
-pub async fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
+pub(crate) async fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
     let damaged = |why: String| ReadError::Damaged(format!("history of run {}: {why}", key.0));
     let mut events = Vec::new();
     for batch in store.history(key, 1, 2, 1, usize::MAX).await? {

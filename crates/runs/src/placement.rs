@@ -71,7 +71,7 @@ impl Runs {
     }
 
     /// Messages that runs of this node sent.
-    pub async fn own_outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, CallError> {
+    pub(crate) async fn own_outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, CallError> {
         match self.owner.outbox(after, limit) {
             None => Ok(self.store.outbox(after, limit).await?),
             Some(page) => Ok(page.await?),
@@ -79,7 +79,11 @@ impl Runs {
     }
 
     /// Deletes a run at the node that serves it.
-    pub async fn delete_anywhere(self: &Arc<Self>, workflow: &WorkflowKey, run_id: &str) -> Result<(), CallError> {
+    pub(crate) async fn delete_anywhere(
+        self: &Arc<Self>,
+        workflow: &WorkflowKey,
+        run_id: &str,
+    ) -> Result<(), CallError> {
         match self.place(workflow) {
             Place::Here => self.delete_run(workflow, run_id).await,
             Place::There(owner) => self.owner.delete_run(owner, workflow, run_id).await,

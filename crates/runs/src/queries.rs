@@ -14,7 +14,7 @@ use segno_proto::{
 use tokio::sync::oneshot;
 
 /// Queries that may wait for one workflow task. Temporal's limit is 1, which makes two simultaneous queries fail.
-pub const BUFFERED_MAX: usize = 32;
+const BUFFERED_MAX: usize = 32;
 
 /// What a worker said.
 // One per query, moved once: a box would cost more than it saves.

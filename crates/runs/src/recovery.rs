@@ -103,7 +103,7 @@ impl Runs {
 }
 
 /// A run that cannot be read, and why.
-pub type Unreadable = (RunKey, String);
+type Unreadable = (RunKey, String);
 
 /// Open runs by their keys, and those that are damaged with the reason: one of them does not keep the others from going
 /// on.

@@ -25,7 +25,7 @@ const BATCHES: usize = 256;
 const BATCHES_BYTES: usize = 16 * 1024 * 1024;
 
 /// Changes the run that a reset makes, before it is stored.
-pub type ChangeMade = Box<dyn FnOnce(Applied<()>, Context) -> Pending<'static, Result<Applied<()>, CallError>> + Send>;
+type ChangeMade = Box<dyn FnOnce(Applied<()>, Context) -> Pending<'static, Result<Applied<()>, CallError>> + Send>;
 
 impl Runs {
     /// Resets a run, the current one if none is named. Gives back the id of the new run.

@@ -13,7 +13,7 @@ use segno_store::NamespaceKey;
 
 /// Among whom a commit takes turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Share {
+pub(crate) enum Share {
     /// It changes runs, messages or documents of a namespace.
     Namespace(NamespaceKey),
     /// Anything else. What came before it is written before it, what came after it not before.
@@ -22,7 +22,7 @@ pub enum Share {
 
 /// What waits and did not fit into the last group.
 #[derive(Debug)]
-pub struct RoundRobin<T> {
+pub(crate) struct RoundRobin<T> {
     /// The next one's turn first.
     lanes: VecDeque<(Share, VecDeque<T>)>,
     /// What came with and after the first barrier that waits.
@@ -57,7 +57,7 @@ impl<T> RoundRobin<T> {
     }
 
     /// Whether a barrier waits.
-    pub fn has_barrier(&self) -> bool {
+    pub(crate) fn has_barrier(&self) -> bool {
         !self.behind.is_empty()
     }
 

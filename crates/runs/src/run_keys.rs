@@ -24,7 +24,7 @@ struct Keys {
 
 /// Hands out keys for new runs. No start waits for a write unless keys are used up faster than they are set aside.
 #[derive(Clone, Default)]
-pub struct RunKeys {
+pub(crate) struct RunKeys {
     keys: Arc<Mutex<Keys>>,
     /// Held by the call that waits for a block.
     turn: Arc<tokio::sync::Mutex<()>>,

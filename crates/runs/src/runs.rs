@@ -200,7 +200,7 @@ impl Runs {
     }
 
     /// Like [`Runs::context`], with a key for a new run if the call may create one.
-    pub async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
+    pub(crate) async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
         let new_run_key = if creates { self.take_run_key().await?.0 } else { 0 };
         Ok(Context { new_run_key, ..self.context(namespace) })
     }

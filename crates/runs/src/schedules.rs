@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Stands for the id of a schedule or a standalone activity while a filter is read: a number that no attribute has.
-pub const RUN_NAME: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);
+pub(crate) const RUN_NAME: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);
 
 /// `ScheduleNextActionTime`. Filters know it as in Temporal, where schedules that are workflows have no value for it: a number
 /// that no attribute has.
@@ -126,7 +126,7 @@ fn reserved_name(attribute: Attribute) -> Option<String> {
 }
 
 /// Writes workflow ids where a filter has ids of what such a run is.
-pub fn with_workflow_ids(filter: Filter, prefix: &str) -> Filter {
+pub(crate) fn with_workflow_ids(filter: Filter, prefix: &str) -> Filter {
     let id = |text: String| format!("{prefix}{text}");
     let value = |value: Value| match value {
         Value::Text(text) => Value::Text(id(text)),

@@ -98,7 +98,7 @@ impl Starts {
 
 /// See the module.
 #[derive(Default)]
-pub struct StartLimits(Mutex<HashMap<NamespaceKey, Starts>>);
+pub(crate) struct StartLimits(Mutex<HashMap<NamespaceKey, Starts>>);
 
 impl StartLimits {
     fn with<T>(&self, namespace: NamespaceKey, now: Instant, use_it: impl FnOnce(&mut Starts) -> T) -> T {
@@ -136,7 +136,7 @@ impl StartLimits {
     }
 
     /// Notes how many workflows were open at a moment.
-    pub fn note_open(&self, namespace: NamespaceKey, began: Instant, counted_at: Instant, runs: u64) {
+    pub(crate) fn note_open(&self, namespace: NamespaceKey, began: Instant, counted_at: Instant, runs: u64) {
         self.with(namespace, counted_at, |starts| {
             // Another start may have counted meanwhile, and more were let in since.
             let is_newer = |open: &OpenCount| open.counted_at > began;
@@ -154,7 +154,7 @@ impl StartLimits {
     }
 
     /// Whether to log that starts wait: not too often.
-    pub fn is_to_be_logged(&self, namespace: NamespaceKey, now: Instant) -> bool {
+    pub(crate) fn is_to_be_logged(&self, namespace: NamespaceKey, now: Instant) -> bool {
         self.with(namespace, now, |starts| {
             let is_due = starts.logged.is_none_or(|at| now.saturating_duration_since(at) >= LOGGED_EVERY);
             if is_due {

@@ -19,7 +19,7 @@ use crate::{
     error::{CallError, no_script},
     runs::Runs,
     slots::{Current, WorkflowKey},
-    transact::Locked,
+    transact::LockedSlot,
 };
 
 /// What became of a start.
@@ -57,13 +57,13 @@ impl Runs {
     }
 
     /// Starts what a run asked for; that it asked is stored already.
-    pub fn start_child_workflow(self: &Arc<Self>, start: Start) -> Finish<Result<StartOutcome, CallError>> {
+    pub(crate) fn start_child_workflow(self: &Arc<Self>, start: Start) -> Finish<Result<StartOutcome, CallError>> {
         let (runs, start) = (self.clone(), Box::new(start));
         finish(async move { runs.start_under_lock(start, Vec::new()).await })
     }
 
     /// Starts a workflow whose slot is locked.
-    pub async fn start_under_lock(
+    async fn start_under_lock(
         self: &Arc<Self>,
         start: Box<Start>,
         delivered: Vec<OutboxKey>,
@@ -103,7 +103,7 @@ impl Runs {
 
     async fn use_existing(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         start: Box<Start>,
         same_request: bool,
     ) -> Result<StartOutcome, CallError> {
@@ -134,7 +134,7 @@ impl Runs {
     /// Creates a run, ending the one in its way if there is one, with a signal if there is one.
     pub(crate) async fn create(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         start: Box<Start>,
         signal: Option<Signal>,
         update: Option<Admit>,
@@ -173,7 +173,7 @@ impl Runs {
 
     /// Hands the first task of a new run to its starter. Like every start it stays in memory, so that it can be given
     /// back if the starter never gets it.
-    async fn start_eagerly(self: &Arc<Self>, locked: &mut Locked, call: TaskStart) -> Result<(), CallError> {
+    async fn start_eagerly(self: &Arc<Self>, locked: &mut LockedSlot, call: TaskStart) -> Result<(), CallError> {
         let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
         let target = self.target_of(&run, call.poller.as_ref());
         let started = task_calls::start(&run, self.context(locked.slot.key.namespace), TaskStart { target, ..call })?;
@@ -207,6 +207,6 @@ impl Runs {
 }
 
 /// The current run of a workflow.
-pub fn current_run(locked: &Locked) -> Option<&Run> {
+pub fn current_run(locked: &LockedSlot) -> Option<&Run> {
     locked.state.current.as_ref().map(|current| &*current.run)
 }

@@ -26,7 +26,7 @@ use crate::{
     error::CallError,
     runs::Runs,
     slots::{Current, RunSelector, WorkflowKey},
-    transact::Locked,
+    transact::LockedSlot,
 };
 
 impl Runs {
@@ -51,7 +51,7 @@ impl Runs {
         finish(async move {
             let slot = runs.slots.get(&key);
             let state = slot.state.clone().lock_owned().await;
-            let mut locked = Locked { slot, state };
+            let mut locked = LockedSlot { slot, state };
             let found = find_damaged(&*runs.store, key.namespace, &key.workflow_id, &run_id).await?;
             let Some(damaged) = found else { return Err(error) };
             let run = damaged.run;
@@ -73,7 +73,7 @@ impl Runs {
     /// Terminates a run whose state can be read, though its workflow id does not lead to it or its first event is lost.
     async fn terminate_readable(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         damaged: &DamagedRun,
         current: Current,
         decide: impl FnOnce(&Run, Context) -> Result<Applied<()>, Rejection> + Send,
@@ -99,12 +99,12 @@ impl Runs {
     /// Closes a run whose state cannot be read.
     async fn close_unreadable(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         damaged: &DamagedRun,
         (run_id, first_run_id): (&str, &str),
     ) -> Result<(), CallError> {
         let (run, key) = (damaged.run, locked.slot.key.clone());
-        let left = Left::of(&*self.store, run).await?;
+        let left = ReadableFacts::of(&*self.store, run).await?;
         let refused = |why: &str| {
             let text = format!("run {} is damaged and cannot be terminated: {why}; delete it instead", run.0);
             CallError::DataLoss(text)
@@ -167,8 +167,8 @@ fn reset_of(key: &WorkflowKey, current: Option<RunKey>) -> CurrentReset {
     CurrentReset { namespace: key.namespace, workflow_id: key.workflow_id.to_string(), current }
 }
 
-/// What storage still tells of a run whose state cannot be read.
-struct Left {
+/// What can still be read of a run whose state cannot.
+struct ReadableFacts {
     facts: Option<VisibilityRow>,
     version: Option<u64>,
     /// The first run of its chain, as its first event has it.
@@ -177,7 +177,7 @@ struct Left {
     events: i64,
 }
 
-impl Left {
+impl ReadableFacts {
     async fn of(store: &dyn Store, run: RunKey) -> Result<Self, ReadError> {
         let first = readable(store.history(run, 1, 2, 1, usize::MAX).await)?.unwrap_or_default();
         let last = readable(store.history_reverse(run, i64::MAX, 1).await)?.unwrap_or_default();

@@ -11,7 +11,7 @@ use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::Notify;
 
 #[derive(Default)]
-struct Armed {
+struct WakeUps {
     heap: BinaryHeap<Reverse<(Nanos, u64)>>,
     at: HashMap<u64, WakeUp>,
 }
@@ -29,7 +29,7 @@ const UNKNOWN: NamespaceKey = NamespaceKey(0);
 /// All wake-ups of a node.
 #[derive(Default)]
 pub struct Timers {
-    armed: Mutex<Armed>,
+    armed: Mutex<WakeUps>,
     /// Notified when an earlier wake-up than before was set.
     pub earlier: Notify,
 }
@@ -41,7 +41,7 @@ impl Timers {
     }
 
     /// Sets or clears the wake-up of a run of a namespace.
-    pub fn set_of(&self, namespace: NamespaceKey, run: RunKey, at: Option<Nanos>) {
+    pub(crate) fn set_of(&self, namespace: NamespaceKey, run: RunKey, at: Option<Nanos>) {
         let mut armed = lock(&self.armed);
         match at {
             None => {

@@ -52,7 +52,7 @@ enum CommitPath<'a, F, R> {
 }
 
 /// A slot under its lock.
-pub struct Locked {
+pub struct LockedSlot {
     /// The slot.
     pub slot: Arc<Slot>,
     /// Its state.
@@ -161,7 +161,7 @@ impl Runs {
     /// first, so that it is part of the same commit.
     pub fn commit<'a, R: Send + 'a>(
         self: &'a Arc<Self>,
-        locked: &'a mut Locked,
+        locked: &'a mut LockedSlot,
         applied: Applied<R>,
         extra: impl Into<ExtraWrites>,
     ) -> impl Future<Output = Result<R, CallError>> {
@@ -180,7 +180,7 @@ impl Runs {
 
     async fn commit_with_turns<R>(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         applied: Applied<R>,
         extra: ExtraWrites,
     ) -> Result<R, CallError> {
@@ -200,7 +200,7 @@ impl Runs {
     /// before they run, and a run is large.
     fn commit_decided<'a, R>(
         self: &'a Arc<Self>,
-        locked: &'a mut Locked,
+        locked: &'a mut LockedSlot,
         applied: Applied<R>,
         extra: ExtraWrites,
     ) -> impl Future<Output = Result<R, CallError>> {
@@ -243,7 +243,7 @@ impl Runs {
     /// and what follows from it.
     fn begin(
         &self,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         run: Run,
         transition: Transition,
         delivered: Vec<OutboxKey>,
@@ -273,7 +273,7 @@ impl Runs {
 
     fn begin_durable(
         &self,
-        locked: &Locked,
+        locked: &LockedSlot,
         mut run: Run,
         transition: Transition,
         delivered: Vec<OutboxKey>,
@@ -340,7 +340,7 @@ impl Runs {
     }
 
     /// What follows once a transition is stored.
-    fn carry_out(self: &Arc<Self>, locked: &mut Locked, then: Consequences) {
+    fn carry_out(self: &Arc<Self>, locked: &mut LockedSlot, then: Consequences) {
         let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
         let (activities, ended, messages) = (then.activities, then.ended, then.messages);
         if !self.is_alone() {
@@ -378,7 +378,7 @@ impl Runs {
     }
 
     /// Makes the start of a workflow task durable that memory alone knows, before another node serves the run.
-    pub async fn keep_started_task(self: &Arc<Self>, locked: &mut Locked) {
+    pub async fn keep_started_task(self: &Arc<Self>, locked: &mut LockedSlot) {
         let Some(current) = locked.state.current.as_ref().filter(|current| current.run.has_unstored()) else { return };
         let context = self.context(NamespaceKey(current.run.info.namespace_key));
         let Ok(kept) = task_calls::keep(&current.run, context) else { return };
@@ -388,7 +388,7 @@ impl Runs {
     }
 
     /// Drops what memory knows of a workflow; the next user loads it.
-    pub fn forget(&self, locked: &mut Locked) {
+    pub fn forget(&self, locked: &mut LockedSlot) {
         locked.state.loaded = false;
         if let Some(current) = locked.state.current.take() {
             self.slots.forget_run(current.key());
@@ -457,7 +457,7 @@ impl Runs {
 
     fn settle_durable(
         &self,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         run: Arc<Run>,
         version: u64,
         written: &CommittedWrite,
@@ -518,7 +518,7 @@ impl Runs {
     }
 
     /// Sets the wake-up of the current run.
-    fn arm(&self, locked: &Locked) {
+    fn arm(&self, locked: &LockedSlot) {
         if let Some(current) = &locked.state.current {
             let wake_at = wake::wake_at(&current.run, current.woken);
             self.timers.set_of(locked.slot.key.namespace, current.key(), wake_at);
@@ -534,14 +534,14 @@ impl Runs {
     }
 
     /// A run is over, gone or unreadable: it holds no time.
-    pub fn no_time_held(&self, run: RunKey) {
+    pub(crate) fn no_time_held(&self, run: RunKey) {
         if let Some(clock) = self.clock.skipping() {
             clock.note(run, false);
         }
     }
 
     /// Carries out what follows from a transition.
-    pub fn run_effects(&self, locked: &Locked, effects: Vec<Effect>) {
+    fn run_effects(&self, locked: &LockedSlot, effects: Vec<Effect>) {
         let Some(current) = &locked.state.current else { return };
         for effect in effects {
             match effect {
@@ -645,7 +645,7 @@ fn wants_turn(run: &Run, transition: &Transition) -> bool {
 }
 
 /// How far a run has come.
-pub fn progress_of(run: &Run) -> Progress {
+pub(crate) fn progress_of(run: &Run) -> Progress {
     let state = run.state();
     Progress {
         run_key: run.info.run_key,

@@ -20,7 +20,7 @@ use crate::{
     runs::Runs,
     slots::WorkflowKey,
     starts::{StartOutcome, current_run},
-    transact::Locked,
+    transact::LockedSlot,
     updates::{UpdateReply, WaitFor},
 };
 
@@ -102,7 +102,7 @@ impl Runs {
     /// Creates a run that has an update from its first moment on, if the policies allow it.
     async fn create_with_update(
         self: &Arc<Self>,
-        locked: &mut Locked,
+        locked: &mut LockedSlot,
         start: Start,
         update: Admit,
     ) -> Result<StartOutcome, WithStartError> {

@@ -87,7 +87,7 @@ impl Runs {
     }
 
     /// Waits until an update has come far enough; at the end of patience says how far it came.
-    pub async fn wait_for_update(
+    pub(crate) async fn wait_for_update(
         &self,
         key: &WorkflowKey,
         run_id: &str,

@@ -57,7 +57,7 @@ impl Names for Namespace {
 
 impl Runs {
     /// The searchable facts of a run if they are not what they were before.
-    pub fn facts_changed(&self, before: Option<&Run>, run: &Run) -> Option<Box<VisibilityRow>> {
+    pub(crate) fn facts_changed(&self, before: Option<&Run>, run: &Run) -> Option<Box<VisibilityRow>> {
         let same = before.is_some_and(|before| {
             listed_status(before) == listed_status(run)
                 && before.state().search_attributes == run.state().search_attributes
@@ -87,7 +87,7 @@ pub fn state_facts(state: Bytes) -> Result<StateFacts, String> {
 }
 
 /// The searchable facts of a run.
-pub fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
+pub(crate) fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
     let (info, state) = (&run.info, run.state());
     let pair =
         |execution: &segno_proto::common::WorkflowExecution| (execution.workflow_id.clone(), execution.run_id.clone());
@@ -192,7 +192,7 @@ pub struct FoundRuns {
     pub next: Option<ListPosition>,
 }
 
-/// The attribute by which the server's own helpers are told from users' workflows.
+/// The attribute by which the server's own helpers differ from users' workflows.
 const DIVISION: &str = "TemporalNamespaceDivision";
 
 impl Runs {
@@ -258,7 +258,7 @@ impl Runs {
     }
 
     /// How many runs fit a filter that is already understood.
-    pub async fn count_matching(
+    pub(crate) async fn count_matching(
         &self,
         caller: ListCaller,
         key: NamespaceKey,

@@ -76,7 +76,7 @@ impl DueRuns {
         let most = if runs.committer.is_shared() { SHARE_MAX } else { UNDER_WAY_MAX };
         while let Some((namespace, waking)) = self.take(most) {
             self.known.remove(&waking.run);
-            let ended = Ended { runs: runs.clone(), namespace, under_way: self.under_way.clone() };
+            let ended = WakeUpPermit { runs: runs.clone(), namespace, under_way: self.under_way.clone() };
             tokio::spawn(async move {
                 count(&waking.runs.metrics.wakes);
                 waking.carry_out().await;
@@ -97,13 +97,13 @@ impl DueRuns {
 }
 
 /// Makes room for another wake-up when it is dropped.
-struct Ended {
+struct WakeUpPermit {
     runs: Arc<Runs>,
     namespace: NamespaceKey,
     under_way: Arc<Mutex<UnderWay>>,
 }
 
-impl Drop for Ended {
+impl Drop for WakeUpPermit {
     fn drop(&mut self) {
         let mut under_way = lock(&self.under_way);
         let others_wait = under_way.of(self.namespace) >= SHARE_MAX || under_way.total() >= UNDER_WAY_MAX;

@@ -32,7 +32,7 @@ impl UsedTime {
 
 impl InlineTime {
     /// Whether a namespace used more than it gets in a second.
-    pub fn is_used_up(&self, namespace: NamespaceKey, now: Instant) -> bool {
+    pub(crate) fn is_used_up(&self, namespace: NamespaceKey, now: Instant) -> bool {
         lock(&self.0).get(&namespace).is_some_and(|used| used.left_at(now) >= TIME_PER_SECOND)
     }
 

@@ -54,12 +54,12 @@ impl<J, P> Permits<J, P> {
     }
 
     /// Jobs of a namespace that wait for their beginning.
-    pub fn waiting_of(&self, namespace: NamespaceKey) -> usize {
+    pub(crate) fn waiting_of(&self, namespace: NamespaceKey) -> usize {
         self.lanes.get(&namespace).map_or(0, |lane| lane.jobs.len())
     }
 
     /// Whether anything waits for a permit.
-    pub fn is_any_waiting(&self) -> bool {
+    pub(crate) fn is_any_waiting(&self) -> bool {
         self.lanes.values().any(|lane| !lane.jobs.is_empty() || !lane.paused.is_empty())
     }
 

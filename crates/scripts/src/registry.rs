@@ -104,7 +104,7 @@ impl Registry {
     }
 
     /// As long as this is held, no version is added or removed.
-    pub async fn hold_versions(&self) -> MutexGuard<'_, ()> {
+    pub(crate) async fn hold_versions(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().await
     }
 }

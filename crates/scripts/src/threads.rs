@@ -92,7 +92,7 @@ impl ScriptThreads {
     }
 
     /// Does work that gives way by itself. The node bounds how much of it there is.
-    pub async fn run_in_slices<T: Send + 'static>(
+    pub(crate) async fn run_in_slices<T: Send + 'static>(
         &self,
         namespace: NamespaceKey,
         work: impl FnOnce(&mut TimeSlice) -> T + Send + 'static,
@@ -196,7 +196,7 @@ pub(super) struct TimeSlice {
 
 impl TimeSlice {
     /// Lets others go first, if any wait.
-    pub fn give_way(&mut self) {
+    pub(crate) fn give_way(&mut self) {
         let Some(pool) = &self.pool else { return };
         let used = self.began.elapsed();
         let mut work = lock(&pool.work);

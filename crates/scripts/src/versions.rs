@@ -33,7 +33,12 @@ impl LoadedVersion {
     }
 
     /// Moves a state of this version to another one.
-    pub fn translate(&self, to: &Self, state: &[u8], types: &[(String, String)]) -> Result<TurnResult, MigrateError> {
+    pub(crate) fn translate(
+        &self,
+        to: &Self,
+        state: &[u8],
+        types: &[(String, String)],
+    ) -> Result<TurnResult, MigrateError> {
         segno_flow::migrate(self.script(), to.script(), state, types, &Limits::default())
     }
 }

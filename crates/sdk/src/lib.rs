@@ -220,6 +220,7 @@ pub mod converter;
 pub mod definition;
 pub mod failure;
 pub mod interceptor;
+mod lock;
 pub mod options;
 pub mod prelude;
 mod priority;

@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Caller, Proof, fetch, roles::Grants};
+use segno_node::lock::lock;
 
 /// Keys are fetched again after this long.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
@@ -96,7 +97,7 @@ impl Tokens {
     /// Who a token is about.
     pub async fn caller(&self, token: &[u8], digest: [u8; 32], now: Nanos) -> Result<Arc<Caller>, Status> {
         let seconds = now / NANOS;
-        if let Some(checked) = self.checked.lock().unwrap_or_else(PoisonError::into_inner).get(&digest)
+        if let Some(checked) = lock(&self.checked).get(&digest)
             && Instant::now() < checked.until
         {
             check_times(checked.not_before, checked.expires, seconds)?;
@@ -113,7 +114,7 @@ impl Tokens {
         }
         let checked = self.checked(&parsed.claims, seconds)?;
         let caller = checked.caller.clone();
-        let mut all = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.checked);
         if all.len() >= CHECKED_MAX {
             all.clear();
         }
@@ -159,7 +160,7 @@ impl Tokens {
     /// The keys, fetched if they are old or `anew`.
     async fn keys(&self, anew: bool) -> Result<Arc<Vec<Key>>, Status> {
         let known = |max: Duration| {
-            let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            let keys = lock(&self.keys);
             let is_recent = keys.fetched_at.is_some_and(|at| at.elapsed() < max);
             // A set that could not be had a moment ago is not asked for again with every call.
             let was_tried = keys.tried_at.is_some_and(|at| at.elapsed() < REFRESH_INTERVAL_MIN);
@@ -178,7 +179,7 @@ impl Tokens {
             return keys;
         }
         let fetched = fetch::read(&self.options.key_set).await.and_then(|text| read_keys(&text));
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keys = lock(&self.keys);
         let now = Some(Instant::now());
         keys.tried_at = now;
         match fetched {

@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use segno_proto::enums::{ResourceExhaustedCause, ResourceExhaustedScope};
 use tonic::Status;
 
 use segno_calls::status;
+use segno_node::lock::lock;
 use tokio::time::Instant;
 
 /// How many seconds' worth a bucket holds.
@@ -67,7 +68,7 @@ pub struct CountedPoll {
 
 impl Drop for CountedPoll {
     fn drop(&mut self) {
-        let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut polls = lock(&self.polls);
         if let Some(count) = polls.get_mut(&self.namespace) {
             *count -= 1;
             if *count == 0 {
@@ -83,7 +84,7 @@ impl Limiter {
             return Ok(());
         }
         let (now, per_second) = (Instant::now(), per_second as f64);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = lock(&self.buckets);
         if buckets.len() >= BUCKETS_MAX && !buckets.contains_key(&counted) {
             buckets.retain(|_, bucket| now.saturating_duration_since(bucket.seen).as_secs_f64() < BURST_SECONDS);
         }
@@ -121,7 +122,7 @@ impl Limiter {
         if most == 0 {
             return Ok(None);
         }
-        let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut polls = lock(&self.polls);
         let count = polls.entry(namespace.key.0).or_default();
         if *count >= most {
             return Err(status::exhausted(

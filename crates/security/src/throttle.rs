@@ -6,11 +6,12 @@
 
 use std::{
     net::{IpAddr, Ipv6Addr},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::Duration,
 };
 
 use segno_node::HashMap;
+use segno_node::lock::lock;
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
@@ -53,14 +54,14 @@ impl Throttle {
 
     /// How long an address has to wait.
     fn wait_at(&self, address: Option<IpAddr>, now: Instant) -> Option<Duration> {
-        let addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let addresses = lock(&self.addresses);
         let wait = addresses.get(&network(address?))?.until.saturating_duration_since(now);
         (!wait.is_zero()).then_some(wait)
     }
 
     fn failed_at(&self, address: Option<IpAddr>, now: Instant) {
         let Some(address) = address.map(network) else { return };
-        let mut addresses = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = lock(&self.addresses);
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
             addresses.retain(|_, failures| now.saturating_duration_since(failures.last) < FAILURE_AGE_MAX);
             let oldest = addresses.iter().min_by_key(|(_, failures)| failures.last).map(|(address, _)| *address);

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::{AsyncMessage, Client, Config, SimpleQueryMessage, Statement};
 
 use crate::{OpenError, tls};
+use segno_store::lock::lock;
 
 /// How long a read or a commit that was not sent waits for the database.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -172,7 +173,7 @@ impl Link {
     }
 
     fn note(&self, trouble: Option<String>) {
-        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.trouble);
         if *last != trouble {
             match &trouble {
                 Some(trouble) => tracing::warn!(purpose = ?self.purpose, "no connection to the database: {trouble}"),
@@ -183,7 +184,7 @@ impl Link {
     }
 
     fn last_trouble(&self) -> String {
-        let last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last = lock(&self.trouble).clone();
         last.unwrap_or_else(|| "the connection is busy".to_owned())
     }
 }
@@ -268,7 +269,7 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
     for step in 0..common.hosts.len() {
         let place = (first + step) % common.hosts.len();
         // A caller that fails with this one, or gives up on it, begins with the next.
-        let mut next = Next { common, place, answered: false };
+        let mut next = NextHost { common, place, answered: false };
         let attempt = connect_to(common, &common.hosts[place], purpose);
         match tokio::time::timeout(CONNECT_MAX, attempt).await.unwrap_or_else(|_| Err(late())) {
             Ok(session) => {
@@ -289,13 +290,13 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
 }
 
 /// Has others begin with the next host when an attempt failed or was given up, unless they did already.
-struct Next<'a> {
+struct NextHost<'a> {
     common: &'a Common,
     place: usize,
     answered: bool,
 }
 
-impl Drop for Next<'_> {
+impl Drop for NextHost<'_> {
     fn drop(&mut self) {
         if !self.answered {
             let (place, next) = (self.place, (self.place + 1) % self.common.hosts.len());

@@ -13,16 +13,16 @@ const GATHERED_MAX: usize = 256;
 /// Most reads that wait. Beyond, they fail at once.
 const WAITING_MAX: usize = 10_000;
 
-type Loaded = Result<Option<RunRecord>, ReadError>;
+type LoadedRun = Result<Option<RunRecord>, ReadError>;
 /// The pointer and the run it names.
-type Named = Result<Option<(RunKey, Loaded)>, ReadError>;
+type NamedRun = Result<Option<(RunKey, LoadedRun)>, ReadError>;
 
 enum Question {
-    Run(RunKey, oneshot::Sender<Loaded>),
-    Name((NamespaceKey, String), oneshot::Sender<Named>),
+    Run(RunKey, oneshot::Sender<LoadedRun>),
+    Name((NamespaceKey, String), oneshot::Sender<NamedRun>),
 }
 
-/// The way to the reader.
+/// Handle to the reader.
 #[derive(Clone)]
 pub(crate) struct Gather(mpsc::Sender<Question>);
 
@@ -33,13 +33,13 @@ impl Gather {
         Self(sender)
     }
 
-    pub(crate) async fn load(self, key: RunKey) -> Loaded {
+    pub(crate) async fn load(self, key: RunKey) -> LoadedRun {
         let (sender, answer) = oneshot::channel();
         self.0.try_send(Question::Run(key, sender)).map_err(not_taken)?;
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    pub(crate) async fn current(self, namespace: NamespaceKey, workflow_id: String) -> Named {
+    pub(crate) async fn current(self, namespace: NamespaceKey, workflow_id: String) -> NamedRun {
         let (sender, answer) = oneshot::channel();
         self.0.try_send(Question::Name((namespace, workflow_id), sender)).map_err(not_taken)?;
         answer.await.unwrap_or_else(|_| Err(closed()))

@@ -81,7 +81,7 @@ struct Pointers<'a> {
 
 /// What only the long statement has.
 #[derive(Default)]
-struct Rest<'a> {
+struct LongStatement<'a> {
     moved: Pointers<'a>,
     reset: Pointers<'a>,
     message: Vec<i64>,
@@ -118,7 +118,7 @@ pub(crate) struct Arrays<'a> {
     entries: Entries,
     removes_entries: bool,
     new: Pointers<'a>,
-    rest: Option<Box<Rest<'a>>>,
+    rest: Option<Box<LongStatement<'a>>>,
 }
 
 /// What names the lane and the group.
@@ -340,7 +340,7 @@ impl<'a> Pointers<'a> {
     }
 }
 
-impl<'a> Rest<'a> {
+impl<'a> LongStatement<'a> {
     fn add(&mut self, commit: &Normal<'a>) {
         for (id, bucket, message) in &commit.messages {
             self.message.push(*id);

@@ -74,7 +74,7 @@ pub(crate) fn lost(acknowledged: i64, found: i64) -> CommitError {
 }
 
 /// What a settled group turned out to be.
-enum Settled {
+enum GroupOutcome {
     Done,
     NotDone,
 }
@@ -174,8 +174,8 @@ impl Lane {
                     return self.call_not_done(state).await;
                 }
                 return match self.settle(state, head.group).await? {
-                    Settled::Done => Ok(()),
-                    Settled::NotDone => {
+                    GroupOutcome::Done => Ok(()),
+                    GroupOutcome::NotDone => {
                         let why = error.as_ref().map_or_else(|| "its answer was lost".to_owned(), describe);
                         Err(CommitError::NotDone(why))
                     }
@@ -277,7 +277,7 @@ impl Lane {
 
     /// Finds out whether an unanswered group happened, and makes sure that it cannot happen later. Ends only when that is
     /// known, or when the store is closed.
-    async fn settle(&self, state: &mut State, group: i64) -> Result<Settled, CommitError> {
+    async fn settle(&self, state: &mut State, group: i64) -> Result<GroupOutcome, CommitError> {
         state.session = None;
         tracing::warn!(node = self.node, lane = self.lane, group, "a group has no answer and is being settled");
         loop {
@@ -293,12 +293,12 @@ impl Lane {
             if void {
                 self.advance(state, group);
                 state.session = Some(session);
-                return Ok(self.settled(group, Settled::NotDone));
+                return Ok(self.settled(group, GroupOutcome::NotDone));
             }
             let found = match self.row(&session).await {
                 // The number was used up by an empty group of ours whose answer was lost.
-                Ok(Some((last, voided))) if last == group && voided == group => Settled::NotDone,
-                Ok(Some((last, _))) if last == group => Settled::Done,
+                Ok(Some((last, voided))) if last == group && voided == group => GroupOutcome::NotDone,
+                Ok(Some((last, _))) if last == group => GroupOutcome::Done,
                 // Something else held the row for a moment.
                 Ok(Some((last, _))) if last == group - 1 => continue,
                 Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
@@ -317,10 +317,10 @@ impl Lane {
     }
 
     /// Counts what was found out.
-    fn settled(&self, group: i64, found: Settled) -> Settled {
+    fn settled(&self, group: i64, found: GroupOutcome) -> GroupOutcome {
         let (counter, what) = match found {
-            Settled::Done => (&self.counters.settled_done, "it happened"),
-            Settled::NotDone => (&self.counters.settled_not_done, "it did not happen"),
+            GroupOutcome::Done => (&self.counters.settled_done, "it happened"),
+            GroupOutcome::NotDone => (&self.counters.settled_not_done, "it did not happen"),
         };
         counter.fetch_add(1, Ordering::Relaxed);
         tracing::info!(node = self.node, lane = self.lane, group, "{what}");

@@ -60,7 +60,7 @@ async fn in_transaction<Q: Question>(link: &Link, limit: &ReadLimit, question: &
         let begin = session.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await;
         let outcome = match begin {
             Ok(()) => question.answer(&session).await,
-            Err(error) => Err(Trouble::Database(error)),
+            Err(error) => Err(ListError::Database(error)),
         };
         match outcome {
             Ok(answer) => {
@@ -69,12 +69,12 @@ async fn in_transaction<Q: Question>(link: &Link, limit: &ReadLimit, question: &
                 }
                 return Ok(answer);
             }
-            Err(Trouble::Read(error)) => {
+            Err(ListError::Read(error)) => {
                 // A statement that was cancelled may still be under way.
                 session.give_up();
                 return Err(error);
             }
-            Err(Trouble::Database(error)) => {
+            Err(ListError::Database(error)) => {
                 session.give_up();
                 let lost = is_connection_lost(&error) || session.client.is_closed();
                 if error.code() == Some(&tokio_postgres::error::SqlState::QUERY_CANCELED) {
@@ -92,28 +92,28 @@ async fn in_transaction<Q: Question>(link: &Link, limit: &ReadLimit, question: &
 trait Question: Sync {
     type Answer;
 
-    fn answer(&self, session: &Session) -> impl Future<Output = Result<Self::Answer, Trouble>> + Send;
+    fn answer(&self, session: &Session) -> impl Future<Output = Result<Self::Answer, ListError>> + Send;
 }
 
 /// Why a read did not succeed.
-enum Trouble {
+enum ListError {
     Read(ReadError),
     Database(tokio_postgres::Error),
 }
 
-impl From<ReadError> for Trouble {
+impl From<ReadError> for ListError {
     fn from(error: ReadError) -> Self {
         Self::Read(error)
     }
 }
 
 /// Asks, and gives up with the caller.
-async fn ask(session: &Session, sql: &Sql, limit: &ReadLimit) -> Result<Vec<Row>, Trouble> {
+async fn ask(session: &Session, sql: &Sql, limit: &ReadLimit) -> Result<Vec<Row>, ListError> {
     let parameters = sql.borrowed();
     let mut answer = std::pin::pin!(session.client.query(&sql.text, &parameters));
     loop {
         match tokio::time::timeout(CHECK_INTERVAL, &mut answer).await {
-            Ok(answer) => return answer.map_err(Trouble::Database),
+            Ok(answer) => return answer.map_err(ListError::Database),
             Err(_) => {
                 if let Err(error) = limit.check() {
                     session.cancel().await;
@@ -138,7 +138,7 @@ fn columns() -> String {
 impl Question for Lister<'_> {
     type Answer = ListPage;
 
-    async fn answer(&self, session: &Session) -> Result<ListPage, Trouble> {
+    async fn answer(&self, session: &Session) -> Result<ListPage, ListError> {
         let mut found: Vec<(Cursor, Listed)> = Vec::new();
         let order = self.query.order.attribute();
         let after = self.query.after.as_ref();
@@ -179,7 +179,7 @@ impl Lister<'_> {
         mut after: Option<Cursor>,
         found: &mut Vec<(Cursor, Listed)>,
         push: impl Fn(&mut Sql, Option<&Cursor>, usize) + Sync + Send,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ListError> {
         loop {
             let wanted = self.query.limit - found.len();
             if wanted == 0 {
@@ -315,7 +315,7 @@ impl Lister<'_> {
 }
 
 /// One damaged run does not hide the others of its page.
-fn listed(key: RunKey, state: Result<Bytes, ReadError>) -> Result<Listed, Trouble> {
+fn listed(key: RunKey, state: Result<Bytes, ReadError>) -> Result<Listed, ListError> {
     match state {
         Err(error) if !matches!(error, ReadError::Damaged(_)) => Err(error.into()),
         state => Ok(Listed { key, state }),
@@ -361,7 +361,7 @@ struct Counter<'a> {
 impl Question for Counter<'_> {
     type Answer = Vec<Count>;
 
-    async fn answer(&self, session: &Session) -> Result<Vec<Count>, Trouble> {
+    async fn answer(&self, session: &Session) -> Result<Vec<Count>, ListError> {
         let everything = *self.filter == Filter::All(Vec::new());
         let by_status = self.group_by == Some(Attribute::ExecutionStatus);
         let namespace = self.namespace.0.cast_signed();
@@ -392,7 +392,7 @@ impl Question for Counter<'_> {
 
 impl Counter<'_> {
     /// Looks at every run that SQL finds.
-    async fn count_rows(&self, session: &Session) -> Result<Vec<Count>, Trouble> {
+    async fn count_rows(&self, session: &Session) -> Result<Vec<Count>, ListError> {
         let (mut total, mut groups, mut last) = (0, Vec::<Count>::new(), -1_i64);
         loop {
             let mut sql = Sql::default();

@@ -14,7 +14,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, Revisions, SHARDS, Shard, TimeReading};
@@ -25,6 +25,7 @@ use tokio_postgres::{Client, Row};
 
 use crate::connect::{Common, Link, Purpose, describe, failed};
 use crate::{OpenError, Options, lane, read, sabotage};
+use segno_store::lock::lock;
 
 /// A node beats this many times within its lease.
 const BEATS_OF_LEASE: u32 = 6;
@@ -47,7 +48,7 @@ const FORMAT: i32 = 1;
 
 /// A node's place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct NodePlace {
     pub(crate) node: i64,
     pub(crate) slot: i16,
     pub(crate) secret: [u8; 16],
@@ -58,7 +59,7 @@ pub(crate) struct Place {
 }
 
 /// Takes a place, once no other node of this name is alive.
-pub(crate) async fn join(client: &Client, options: &Options) -> Result<Place, OpenError> {
+pub(crate) async fn join(client: &Client, options: &Options) -> Result<NodePlace, OpenError> {
     let name = options.node_name.as_str();
     let began = Instant::now();
     let mut seen = namesake(client, name).await?;
@@ -99,7 +100,7 @@ async fn namesake(client: &Client, name: &str) -> Result<Option<Namesake>, OpenE
     Ok(row.map(|row| Namesake { node: row.get(0), beat: row.get(1), leaving: row.get(2) }))
 }
 
-async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) -> Result<Place, OpenError> {
+async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) -> Result<NodePlace, OpenError> {
     let name = options.node_name.as_str();
     client.batch_execute("BEGIN").await.map_err(failed)?;
     let row = client.query_one("SELECT format, secret FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?;
@@ -143,7 +144,7 @@ async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) 
     let asked = Instant::now();
     let database = client.query_one(&format!("SELECT {CLOCK}"), &[]).await.map_err(failed)?.get(0);
     let time = TimeReading { database, asked, answered: Instant::now() };
-    Ok(Place { node, slot, secret, revision, time })
+    Ok(NodePlace { node, slot, secret, revision, time })
 }
 
 /// Gives the place back, so that other nodes need not wait.
@@ -159,7 +160,7 @@ pub(crate) async fn leave(client: &Client, node: i64) -> Result<(), tokio_postgr
 }
 
 /// What is known of another node's signs of life.
-struct Watched {
+struct PeerBeats {
     beat: i64,
     /// How long the beat stood still, in time during which this node's own beats succeeded.
     still: Duration,
@@ -169,7 +170,7 @@ struct Watched {
 pub(crate) struct Members {
     common: Arc<Common>,
     runtime: Handle,
-    place: Place,
+    place: NodePlace,
     lease: Duration,
     /// For claims and hand-overs.
     link: Arc<Link>,
@@ -198,17 +199,13 @@ struct Documents {
 }
 
 /// What a beat found.
-enum Beat {
+enum BeatResult {
     /// This node has its place, among these.
     Members(Vec<Member>),
     /// Its row or its lane is gone.
     Gone,
     /// The database knows fewer groups of the lane than it acknowledged: a failover lost them.
     Lost(CommitError),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn id(node: i64) -> NodeId {
@@ -218,7 +215,7 @@ fn id(node: i64) -> NodeId {
 impl Members {
     pub(crate) fn new(
         common: Arc<Common>,
-        place: Place,
+        place: NodePlace,
         lease: Duration,
         link: Arc<Link>,
         acknowledged: Arc<AtomicI64>,
@@ -264,7 +261,7 @@ impl Members {
         let pause = (self.lease / BEATS_OF_LEASE).min(BEAT_MAX);
         let mut next = tokio::time::interval(pause);
         next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut watched: HashMap<i64, Watched> = HashMap::new();
+        let mut watched: HashMap<i64, PeerBeats> = HashMap::new();
         let mut last = Instant::now();
         let mut suspects_loss = false;
         while !self.common.closing.load(Ordering::Acquire) {
@@ -276,7 +273,7 @@ impl Members {
             let sent = Instant::now();
             let outcome = tokio::time::timeout(ANSWER_MAX, self.beat_once(&session)).await;
             match outcome {
-                Ok(Ok(Beat::Members(members))) => {
+                Ok(Ok(BeatResult::Members(members))) => {
                     *lock(&self.heard) = sent;
                     suspects_loss = false;
                     // Time that passed without a beat of our own says nothing about others.
@@ -287,18 +284,18 @@ impl Members {
                     }
                 }
                 // The connection may lead to a primary that was replaced: what counts is what a new one finds.
-                Ok(Ok(Beat::Lost(_))) if !std::mem::replace(&mut suspects_loss, true) => {
+                Ok(Ok(BeatResult::Lost(_))) if !std::mem::replace(&mut suspects_loss, true) => {
                     self.answer_nothing(sent);
                     session.give_up();
                     self.look.notify_one();
                 }
-                Ok(Ok(Beat::Lost(error))) => {
+                Ok(Ok(BeatResult::Lost(error))) => {
                     tracing::error!(node = self.place.node, %error, "this node has stopped answering");
                     self.answer_nothing(sent);
                     let _ = self.lost.set(error);
                     return true;
                 }
-                Ok(Ok(Beat::Gone)) => {
+                Ok(Ok(BeatResult::Gone)) => {
                     // Only then others may have what it owned.
                     self.answer_nothing(sent);
                     let _ = tokio::time::timeout(ANSWER_MAX, leave(&session.client, self.place.node)).await;
@@ -323,7 +320,7 @@ impl Members {
 
     /// Counts up the beat, looks at the map, and compares what the database knows of the lane with what it acknowledged: a node
     /// that commits nothing would not notice a loss otherwise, and go on answering from memory.
-    async fn beat_once(&self, session: &crate::connect::Session) -> Result<Beat, tokio_postgres::Error> {
+    async fn beat_once(&self, session: &crate::connect::Session) -> Result<BeatResult, tokio_postgres::Error> {
         self.publish(session).await?;
         let update = format!(
             "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
@@ -334,10 +331,12 @@ impl Members {
         let update = session.prepare(&update).await?;
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let asked = Instant::now();
-        let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else { return Ok(Beat::Gone) };
+        let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else {
+            return Ok(BeatResult::Gone);
+        };
         let found: i64 = row.get(4);
         if found < acknowledged {
-            return Ok(Beat::Lost(lane::lost(acknowledged, found)));
+            return Ok(BeatResult::Lost(lane::lost(acknowledged, found)));
         }
         if let Some(told) = self.time.get() {
             told(TimeReading { database: row.get(3), asked, answered: Instant::now() });
@@ -371,7 +370,7 @@ impl Members {
                 *newest = map;
             });
         }
-        Ok(Beat::Members(members))
+        Ok(BeatResult::Members(members))
     }
 
     /// Lets other nodes see which documents this one has in memory.
@@ -397,17 +396,17 @@ impl Members {
     }
 
     /// Takes note of the beats of others; says whose stood still for too long.
-    fn watch(&self, watched: &mut HashMap<i64, Watched>, members: &[Member], passed: Duration) -> Vec<(i64, i64)> {
+    fn watch(&self, watched: &mut HashMap<i64, PeerBeats>, members: &[Member], passed: Duration) -> Vec<(i64, i64)> {
         let mut suspects = lock(&self.suspects);
         watched.retain(|node, _| members.iter().any(|member| member.id == id(*node)));
         let mut gone = Vec::new();
         for member in members.iter().filter(|member| member.id != id(self.place.node)) {
             let node = member.id.0.cast_signed();
-            let seen = watched.entry(node).or_insert(Watched { beat: member.beat, still: Duration::ZERO });
+            let seen = watched.entry(node).or_insert(PeerBeats { beat: member.beat, still: Duration::ZERO });
             if seen.beat == member.beat || sabotage::is_on("fence-without-beat") {
                 seen.still += passed;
             } else {
-                *seen = Watched { beat: member.beat, still: Duration::ZERO };
+                *seen = PeerBeats { beat: member.beat, still: Duration::ZERO };
                 suspects.remove(&node);
             }
             let patience = if suspects.contains(&node) { self.lease / 3 } else { self.lease };

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::connect::{CONNECT_MAX, Common, Link, Purpose, WAIT_MAX, check_pooler, configure, late};
 use crate::gather::Gather;
 use crate::lane::Lane;
-use crate::membership::{self, Members, Place};
+use crate::membership::{self, Members, NodePlace};
 use crate::{OpenError, list, read, schema};
 
 /// Connections for lists and scans.
@@ -67,7 +67,7 @@ pub struct Statistics {
 struct Inner {
     runtime: Handle,
     common: Arc<Common>,
-    place: Place,
+    place: NodePlace,
     lane: Lane,
     reader: Arc<Link>,
     lists: Vec<(tokio::sync::Mutex<()>, Link)>,
@@ -199,12 +199,12 @@ impl PostgresStore {
     }
 
     /// Does something in a task of the store's own runtime, independent of the task that polls the answer.
-    fn spawn<T: Send + 'static, E: From<Stopped> + Send + 'static>(
+    fn spawn<T: Send + 'static, E: From<StoreStopped> + Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Answer<Result<T, E>> {
         let task = self.inner.runtime.spawn(work);
-        Box::pin(async move { task.await.unwrap_or_else(|_| Err(Stopped.into())) })
+        Box::pin(async move { task.await.unwrap_or_else(|_| Err(StoreStopped.into())) })
     }
 
     fn reader(&self) -> Arc<Link> {
@@ -213,7 +213,7 @@ impl PostgresStore {
 }
 
 /// The runtime of the store is gone.
-struct Stopped;
+struct StoreStopped;
 
 /// What a read says once the runtime of the store is gone.
 pub(crate) fn stopped() -> ReadError {
@@ -222,16 +222,16 @@ pub(crate) fn stopped() -> ReadError {
 
 /// A [`ReadError`] or [`CommitError`] of a store whose runtime is gone.
 #[derive(Debug)]
-struct Failed<E>(E);
+struct StoppedError<E>(E);
 
-impl From<Stopped> for Failed<ReadError> {
-    fn from(_: Stopped) -> Self {
+impl From<StoreStopped> for StoppedError<ReadError> {
+    fn from(_: StoreStopped) -> Self {
         Self(stopped())
     }
 }
 
-impl From<Stopped> for Failed<CommitError> {
-    fn from(_: Stopped) -> Self {
+impl From<StoreStopped> for StoppedError<CommitError> {
+    fn from(_: StoreStopped) -> Self {
         Self(CommitError::Unknown("the server is shutting down".to_owned()))
     }
 }
@@ -251,8 +251,8 @@ async fn warn_of_failover(client: &tokio_postgres::Client) {
 macro_rules! reading {
     ($self:ident, |$link:ident| $read:expr) => {{
         let $link = $self.reader();
-        let answer = $self.spawn(async move { $read.await.map_err(Failed::<ReadError>) });
-        Box::pin(async move { answer.await.map_err(|Failed(error)| error) })
+        let answer = $self.spawn(async move { $read.await.map_err(StoppedError::<ReadError>) });
+        Box::pin(async move { answer.await.map_err(|StoppedError(error)| error) })
     }};
 }
 
@@ -260,8 +260,8 @@ macro_rules! reading {
 macro_rules! writing {
     ($self:ident, |$link:ident| $write:expr) => {{
         let $link = $self.reader();
-        let answer = $self.spawn(async move { $write.await.map_err(Failed::<CommitError>) });
-        Box::pin(async move { answer.await.map_err(|Failed(error)| error) })
+        let answer = $self.spawn(async move { $write.await.map_err(StoppedError::<CommitError>) });
+        Box::pin(async move { answer.await.map_err(|StoppedError(error)| error) })
     }};
 }
 
@@ -400,10 +400,10 @@ impl Store for PostgresStore {
         let (inner, query, limit) = (self.inner.clone(), query.clone(), limit.clone());
         let answer = self.spawn(async move {
             let (turn, link) = inner.list_link();
-            let _turn = wait_for_turn(turn, &limit).await.map_err(Failed)?;
-            list::list(link, &query, &limit).await.map_err(Failed::<ReadError>)
+            let _turn = wait_for_turn(turn, &limit).await.map_err(StoppedError)?;
+            list::list(link, &query, &limit).await.map_err(StoppedError::<ReadError>)
         });
-        Box::pin(async move { answer.await.map_err(|Failed(error)| error) })
+        Box::pin(async move { answer.await.map_err(|StoppedError(error)| error) })
     }
 
     fn count_within(
@@ -416,10 +416,10 @@ impl Store for PostgresStore {
         let (inner, filter, limit) = (self.inner.clone(), filter.clone(), limit.clone());
         let answer = self.spawn(async move {
             let (turn, link) = inner.list_link();
-            let _turn = wait_for_turn(turn, &limit).await.map_err(Failed)?;
-            list::count(link, namespace, &filter, group_by, &limit).await.map_err(Failed::<ReadError>)
+            let _turn = wait_for_turn(turn, &limit).await.map_err(StoppedError)?;
+            list::count(link, namespace, &filter, group_by, &limit).await.map_err(StoppedError::<ReadError>)
         });
-        Box::pin(async move { answer.await.map_err(|Failed(error)| error) })
+        Box::pin(async move { answer.await.map_err(|StoppedError(error)| error) })
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>> {

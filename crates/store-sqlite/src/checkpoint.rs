@@ -17,6 +17,7 @@ use rusqlite::Connection;
 
 use crate::write::Writer;
 use crate::{Options, open};
+use segno_store::lock::lock;
 
 /// So few pages may be left when the writer is made to wait: a few milliseconds.
 const LAST_PAGES: u32 = 256;
@@ -74,7 +75,7 @@ impl Signal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     fn pages(&self) -> u32 {
@@ -172,7 +173,7 @@ fn checkpoint(
         }
     }
     if signal.pages() > options.checkpoint_pages.saturating_mul(2) {
-        let _held_back = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held_back = lock(writer);
         connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))?;
     }
     Ok(())

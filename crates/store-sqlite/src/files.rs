@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 /// The files as they were when the connection was opened.
 #[derive(Debug)]
 pub(crate) struct Files {
-    database: Named,
-    log: Named,
+    database: NamedFile,
+    log: NamedFile,
     displaced: bool,
 }
 
 #[derive(Debug)]
-struct Named {
+struct NamedFile {
     path: PathBuf,
     /// Which file has the name; `None` as long as there was none.
     identity: Option<Identity>,
@@ -28,7 +28,7 @@ type Identity = (u64, u64);
 impl Files {
     /// The files of the database at `path`.
     pub(crate) fn of(path: &Path) -> Self {
-        let named = |path: PathBuf| Named { identity: identity(&path), path };
+        let named = |path: PathBuf| NamedFile { identity: identity(&path), path };
         Self { database: named(path.to_owned()), log: named(path.with_extension("db-wal")), displaced: false }
     }
 
@@ -50,7 +50,7 @@ impl Files {
     }
 }
 
-impl Named {
+impl NamedFile {
     fn is_in_place(&mut self) -> bool {
         let now = identity(&self.path);
         if self.identity.is_none() {

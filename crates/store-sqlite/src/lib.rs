@@ -30,7 +30,7 @@ mod write_run;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -45,6 +45,7 @@ use checkpoint::Checkpointer;
 pub use checkpoint::WalStatus;
 pub use open::{DATABASE_FILE, LOCK_FILE, OpenError};
 use read::Readers;
+use segno_store::lock::lock;
 pub use verify::ReadState;
 use write::Writer;
 
@@ -173,6 +174,7 @@ impl SqliteStore {
         write: impl FnOnce(&mut Writer) -> Result<T, CommitError> + Send + 'static,
     ) -> Write<T> {
         let writer = self.writer.clone();
+        // The writer rolls back what a panic left behind before it begins anything new.
         self.writes.write(move || write(&mut lock(&writer)))
     }
 
@@ -216,11 +218,6 @@ impl SqliteStore {
         }
         self.writer().close()
     }
-}
-
-fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
-    // The writer rolls back what a panic left behind before it begins anything new.
-    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for SqliteStore {

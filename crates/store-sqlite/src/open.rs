@@ -140,7 +140,7 @@ pub enum OpenError {
 }
 
 /// A data directory that is ours.
-pub(crate) struct Opened {
+pub(crate) struct OpenDirectory {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
     pub(crate) lock: File,
@@ -149,7 +149,7 @@ pub(crate) struct Opened {
 }
 
 /// Locks, checks, opens and migrates.
-pub(crate) fn open(directory: &Path, options: &Options) -> Result<Opened, OpenError> {
+pub(crate) fn open(directory: &Path, options: &Options) -> Result<OpenDirectory, OpenError> {
     create_directory(directory).map_err(|source| unusable(directory, source))?;
     let lock = lock(directory)?;
     let path = directory.join(DATABASE_FILE);
@@ -166,7 +166,7 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Opened, OpenEr
         // The file's name must survive as well as its content.
         sync_directory(directory).map_err(|source| OpenError::Unusable { path: directory.to_owned(), source })?;
     }
-    Ok(Opened { path, connection, lock, discarded })
+    Ok(OpenDirectory { path, connection, lock, discarded })
 }
 
 /// Refuses a log that SQLite would cut short without a word. Without syncs a power cut may leave any log.

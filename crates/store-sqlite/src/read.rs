@@ -23,6 +23,7 @@ use segno_store::{
 
 use crate::visibility::write::OPEN;
 use crate::{checksum, layout, recent_history, visibility};
+use segno_store::lock::lock;
 
 /// Statements kept prepared; those of lists differ with filter and order.
 const STATEMENTS_CACHED: usize = 64;
@@ -142,14 +143,14 @@ impl Connections {
 
     /// Closes what is idle; nothing may be in use.
     fn close(&self) {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.pool);
         pool.open -= pool.idle.len();
         pool.idle.clear();
     }
 
     /// An idle connection, or the right to open one.
     fn take(&self, limit: &ReadLimit) -> Result<Option<Connection>, ReadError> {
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.pool);
         while pool.idle.is_empty() && pool.open >= self.connections_max {
             if limit.is_none() {
                 pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
@@ -183,7 +184,7 @@ struct Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        let mut pool = self.connections.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = lock(&self.connections.pool);
         match self.connection.take() {
             Some(connection) => pool.idle.push(connection),
             None => pool.open -= 1,

@@ -18,7 +18,7 @@ const HEAD_BYTES: usize = 16;
 
 /// Bytes that are no recent history.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Damaged;
+pub(crate) struct DamagedHistory;
 
 /// How long the batches would be as recent history.
 pub(crate) fn length(batches: &[HistoryBatch]) -> usize {
@@ -41,28 +41,28 @@ pub(crate) fn encode(key: RunKey, batches: &[HistoryBatch]) -> Option<Vec<u8>> {
 }
 
 /// The batches of recent history, oldest first.
-pub(crate) fn decode(key: RunKey, recent: &Bytes) -> Result<Vec<HistoryBatch>, Damaged> {
+pub(crate) fn decode(key: RunKey, recent: &Bytes) -> Result<Vec<HistoryBatch>, DamagedHistory> {
     let mut batches = Vec::new();
     let mut rest = recent.clone();
     while !rest.is_empty() {
         if rest.len() < HEAD_BYTES {
-            return Err(Damaged);
+            return Err(DamagedHistory);
         }
         let head = rest.split_to(HEAD_BYTES);
         let number =
             |place: usize| u32::from_le_bytes([head[place], head[place + 1], head[place + 2], head[place + 3]]);
         let length = number(12) as usize;
         if rest.len() < length {
-            return Err(Damaged);
+            return Err(DamagedHistory);
         }
         let batch = HistoryBatch {
             first_event_id: i64::from(number(0)),
             last_event_id: i64::from(number(4)),
             events: rest.split_to(length),
         };
-        let row = layout::history_row(key, batch.first_event_id).ok_or(Damaged)?;
+        let row = layout::history_row(key, batch.first_event_id).ok_or(DamagedHistory)?;
         if checksum::of_batch(row, batch.last_event_id, &batch.events) != number(8) {
-            return Err(Damaged);
+            return Err(DamagedHistory);
         }
         batches.push(batch);
     }
@@ -83,11 +83,11 @@ mod tests {
         let batches = vec![batch(1, 2, b"started"), batch(3, 3, b""), batch(4, 9, b"more")];
         let recent = Bytes::from(encode(RunKey(7), &batches).expect("in range"));
         assert_eq!(decode(RunKey(7), &recent), Ok(batches.clone()));
-        assert_eq!(decode(RunKey(8), &recent), Err(Damaged), "of another run");
+        assert_eq!(decode(RunKey(8), &recent), Err(DamagedHistory), "of another run");
         for place in 0..recent.len() {
             let mut changed = recent.to_vec();
             changed[place] ^= 1;
-            assert_eq!(decode(RunKey(7), &changed.into()), Err(Damaged), "byte {place} changed");
+            assert_eq!(decode(RunKey(7), &changed.into()), Err(DamagedHistory), "byte {place} changed");
             let cut = decode(RunKey(7), &recent.slice(..place));
             assert!(cut.is_err() || cut.is_ok_and(|some| batches.starts_with(&some)), "cut at {place}");
         }

@@ -304,7 +304,7 @@ pub fn ready<T: Send + 'static>(answer: T) -> Answer<T> {
 /// Writes begin at the call and are carried out even if their answers are dropped. A read begins at the call or when its answer
 /// is polled first.
 pub trait Store: Send + Sync + 'static {
-    /// What keeps the data, in a word: users are told.
+    /// What keeps the data, in a word, as shown to users.
     fn kind(&self) -> &'static str;
 
     /// Whether the store is in this process: its commits are made by the thread that calls [`Store::commit`].

@@ -8,10 +8,11 @@
 //! itself, so its own guarantees still hold.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
+use crate::lock::lock;
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
     Answer, Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
@@ -114,7 +115,7 @@ impl FaultPlan {
     }
 
     fn plan(&self) -> MutexGuard<'_, Plan> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     fn next_write(&self, commits: usize) -> Option<WriteFault> {

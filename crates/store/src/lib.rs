@@ -16,6 +16,7 @@ pub mod fault;
 #[cfg(feature = "kit")]
 pub mod kit;
 pub mod limits;
+pub mod lock;
 mod memory;
 mod read_limit;
 mod threads;

@@ -10,11 +10,12 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use crate::limits;
+use crate::lock::lock;
 use crate::threads::Threads;
 use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, Listed, VisibilityRow};
 use crate::{
@@ -71,7 +72,7 @@ impl MemoryStore {
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // A panic can only come from running out of memory; the maps themselves are whole.
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tables)
     }
 
     fn read<T: Send + 'static>(&self, read: impl FnOnce(&Tables) -> T) -> Read<T> {

@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
+use crate::lock::lock;
 use crate::{CommitError, Read, ReadError, Write};
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -44,11 +45,6 @@ impl std::fmt::Debug for Queue {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Queue").field("jobs", &self.jobs.len()).field("threads", &self.threads.len()).finish()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code of others runs under these locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Threads {

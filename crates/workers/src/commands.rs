@@ -21,12 +21,12 @@ use super::HomeOffer;
 use super::Workers;
 
 /// Commands that are kept for queues without polls.
-pub const UNCLAIMED_MAX: usize = 1000;
+const UNCLAIMED_MAX: usize = 1000;
 
 /// Commands for queues without polls. A queue exists only where workers poll, so that these are kept apart, bounded over all of
 /// them.
 #[derive(Default)]
-pub struct UnclaimedCommands {
+pub(crate) struct UnclaimedCommands {
     kept: Mutex<CommandsByQueue>,
 }
 

@@ -42,7 +42,7 @@ struct PartyConnections {
 
 /// All connections and whom they lead to.
 #[derive(Debug, Default)]
-pub struct ConnectionTable {
+pub(crate) struct ConnectionTable {
     parties: HashMap<Party, PartyConnections>,
     connections: HashMap<ConnectionId, BTreeSet<Party>>,
 }
@@ -67,7 +67,7 @@ impl ConnectionTable {
     }
 
     /// A poll ends: with an answer, or because its caller is gone.
-    pub fn poll_ends(&mut self, party: &Party, connection: ConnectionId, answered: bool) {
+    pub(crate) fn poll_ends(&mut self, party: &Party, connection: ConnectionId, answered: bool) {
         if let Some(line) = self.line(party, connection) {
             line.polls = line.polls.saturating_sub(1);
             line.cut = !answered;
@@ -90,7 +90,7 @@ impl ConnectionTable {
     }
 
     /// A connection is gone: it leads no more to so many of its parties. Returns them, and those of them whose poll is lost with it.
-    pub fn close_some(&mut self, connection: ConnectionId, most: usize) -> (BTreeSet<Party>, Vec<Party>) {
+    pub(crate) fn close_some(&mut self, connection: ConnectionId, most: usize) -> (BTreeSet<Party>, Vec<Party>) {
         let Some(all) = self.connections.get_mut(&connection) else { return Default::default() };
         let parties: BTreeSet<Party> = std::iter::from_fn(|| all.pop_first()).take(most).collect();
         if all.is_empty() {
@@ -118,7 +118,7 @@ impl ConnectionTable {
     }
 
     /// Whether a poll was lost with a connection and nothing was heard since.
-    pub fn is_cut(&self, party: &Party) -> bool {
+    pub(crate) fn is_cut(&self, party: &Party) -> bool {
         self.parties.get(party).is_some_and(|lines| lines.cut)
     }
 

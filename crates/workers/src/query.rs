@@ -1,16 +1,16 @@
-//! The filter language of lists of workers: conditions on the fields of a heartbeat, joined by AND and OR.
+//! Filters of lists of workers: conditions on the fields of a heartbeat, joined by AND and OR.
 //!
 //! As in Temporal, only syntax errors are refused. A condition on an unknown field, or of the wrong type, matches no
 //! worker.
 
 use segno_proto::{Nanos, timestamp_nanos, worker::WorkerHeartbeat};
+use segno_store::visibility::{
+    Comparison,
+    parse::{self, Test, Tree, WrittenValue},
+};
 
 /// Positions in a query are reported as if it were part of this statement.
 const STATEMENT: &str = "select * from table1 where ";
-/// Words that are no names unless they are quoted.
-const KEYWORDS: [&str; 9] = ["and", "between", "from", "in", "is", "like", "or", "select", "where"];
-/// Deepest nesting of brackets.
-const DEPTH_MAX: usize = 100;
 
 /// A query that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,41 +20,7 @@ pub struct BadWorkerQuery(String);
 /// A parsed query; the default fits every worker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkerQuery {
-    condition: Option<Condition>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Condition {
-    All(Box<Condition>, Box<Condition>),
-    Any(Box<Condition>, Box<Condition>),
-    Test(String, Test),
-    /// Parsed, but not among what is answered.
-    Unanswerable,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Test {
-    Compare(Operator, Value),
-    Between { from: Value, to: Value, negated: bool },
-    Null { negated: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-    StartsWith,
-    NotStartsWith,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Value {
-    Text(String),
-    Number(i64),
+    condition: Option<Tree>,
 }
 
 impl WorkerQuery {
@@ -68,47 +34,39 @@ impl WorkerQuery {
         if lower.starts_with("where ") || lower.starts_with("select ") {
             return Err(BadWorkerQuery(format!("invalid filter: {trimmed}")));
         }
+        let malformed = |why: String| BadWorkerQuery(format!("malformed query: {why}"));
         if trimmed.is_empty() {
-            return Err(BadWorkerQuery("malformed query: syntax error at position 1".to_owned()));
+            return Err(malformed("syntax error at position 1".to_owned()));
         }
-        let mut parser = Parser { text: trimmed, at: 0, depth: 0, token: Token::End };
-        parser.advance();
-        let condition = parser.any()?;
-        parser.end()?;
-        Ok(Self { condition: Some(condition) })
+        let query = parse::parse(trimmed).map_err(|error| {
+            malformed(error.in_statement(STATEMENT).unwrap_or_else(|| parse::BadFilter::from(error).to_string()))
+        })?;
+        if query.limit_at.is_some() {
+            return Err(BadWorkerQuery("operation is not supported: 'limit' clause".to_owned()));
+        }
+        Ok(Self { condition: query.condition })
     }
 
     /// Whether a worker fits.
     pub fn fits(&self, worker: &WorkerHeartbeat) -> bool {
-        self.condition.as_ref().is_none_or(|condition| condition.fits(worker).unwrap_or(false))
+        self.condition.as_ref().is_none_or(|condition| fits(condition, worker).unwrap_or(false))
     }
 }
 
-impl Condition {
-    /// None if it cannot be answered; then no worker fits.
-    fn fits(&self, worker: &WorkerHeartbeat) -> Option<bool> {
-        match self {
-            // The second is looked at only if it matters.
-            Self::All(first, second) => {
-                if first.fits(worker)? {
-                    second.fits(worker)
-                } else {
-                    Some(false)
-                }
-            }
-            Self::Any(first, second) => {
-                if first.fits(worker)? {
-                    Some(true)
-                } else {
-                    second.fits(worker)
-                }
-            }
-            Self::Test(name, test) => match text_field(name, worker) {
-                Some(text) => text_fits(&text, test),
-                None => time_fits(time_field(name, worker)?, test),
-            },
-            Self::Unanswerable => None,
-        }
+/// None if it cannot be answered; then no worker fits. Conditions after the one that decides are not evaluated.
+fn fits(condition: &Tree, worker: &WorkerHeartbeat) -> Option<bool> {
+    let first = |parts: &[Tree], decisive: bool| {
+        let mut answers = parts.iter().map(|part| fits(part, worker));
+        answers.find(|answer| *answer != Some(!decisive)).unwrap_or(Some(!decisive))
+    };
+    match condition {
+        Tree::All(parts) => first(parts, false),
+        Tree::Any(parts) => first(parts, true),
+        Tree::Condition { name, negated, test } => match text_field(&name.text, worker) {
+            Some(text) => text_fits(&text, *negated, test),
+            None => time_fits(time_field(&name.text, worker)?, *negated, test),
+        },
+        Tree::Not(_) | Tree::NotAFilter(_) => None,
     }
 }
 
@@ -123,7 +81,9 @@ fn text_field(name: &str, worker: &WorkerHeartbeat) -> Option<String> {
         "BuildId" => version.map(|version| version.build_id.clone()).unwrap_or_default(),
         "SdkName" => worker.sdk_name.clone(),
         "SdkVersion" => worker.sdk_version.clone(),
-        "WorkerStatus" | "status" => format!("{:?}", worker.status()),
+        "WorkerStatus" => format!("{:?}", worker.status()),
+        // A keyword of Temporal's parser, so case does not matter.
+        _ if name.eq_ignore_ascii_case("status") => format!("{:?}", worker.status()),
         _ => return None,
     };
     Some(text)
@@ -139,279 +99,38 @@ fn time_field(name: &str, worker: &WorkerHeartbeat) -> Option<Option<Nanos>> {
     Some(time.map(timestamp_nanos))
 }
 
-fn text_fits(text: &str, test: &Test) -> Option<bool> {
+fn text_fits(text: &str, negated: bool, test: &Test) -> Option<bool> {
+    let wanted = |value: &WrittenValue| match value {
+        WrittenValue::Text { plain, .. } if !plain.is_empty() => Some(plain.clone()),
+        _ => None,
+    };
+    let fits = match test {
+        Test::IsNull => text.is_empty(),
+        Test::Compare(Comparison::Equal, literal) => text == wanted(&literal.value)?,
+        Test::Compare(Comparison::NotEqual, literal) => text != wanted(&literal.value)?,
+        Test::StartsWith(literal) => text.starts_with(&wanted(&literal.value)?),
+        _ => return None,
+    };
+    Some(fits != negated)
+}
+
+fn time_fits(time: Option<Nanos>, negated: bool, test: &Test) -> Option<bool> {
     match test {
-        Test::Null { negated } => Some(text.is_empty() != *negated),
-        Test::Compare(operator, Value::Text(wanted)) if !wanted.is_empty() => match operator {
-            Operator::Equal => Some(text == wanted),
-            Operator::NotEqual => Some(text != wanted),
-            Operator::StartsWith => Some(text.starts_with(wanted)),
-            Operator::NotStartsWith => Some(!text.starts_with(wanted)),
-            _ => None,
-        },
+        Test::IsNull => Some(time.is_none() != negated),
+        Test::Between(from, to) => {
+            let (from, to) = (nanos(&from.value)?, nanos(&to.value)?);
+            Some(time.is_some_and(|time| (from <= time && time <= to) != negated))
+        }
+        Test::Compare(comparison, wanted) => Some(comparison.holds(time.unwrap_or(0).cmp(&nanos(&wanted.value)?))),
         _ => None,
     }
 }
 
-fn time_fits(time: Option<Nanos>, test: &Test) -> Option<bool> {
-    match test {
-        Test::Null { negated } => Some(time.is_none() != *negated),
-        Test::Between { from, to, negated } => {
-            let (from, to) = (from.time()?, to.time()?);
-            Some(time.is_some_and(|time| (from <= time && time <= to) != *negated))
-        }
-        Test::Compare(operator, wanted) => {
-            let (time, wanted) = (time.unwrap_or(0), wanted.time()?);
-            match operator {
-                Operator::Equal => Some(time == wanted),
-                Operator::NotEqual => Some(time != wanted),
-                Operator::Less => Some(time < wanted),
-                Operator::LessOrEqual => Some(time <= wanted),
-                Operator::Greater => Some(time > wanted),
-                Operator::GreaterOrEqual => Some(time >= wanted),
-                Operator::StartsWith | Operator::NotStartsWith => None,
-            }
-        }
-    }
-}
-
-impl Value {
-    fn time(&self) -> Option<Nanos> {
-        match self {
-            Self::Number(nanos) => Some(*nanos),
-            Self::Text(text) => text.parse().ok().map(|time| timestamp_nanos(&time)),
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Token<'a> {
-    Word(&'a str),
-    Name(&'a str),
-    Text(String),
-    /// A text without its closing quote.
-    Unended(String),
-    Number(&'a str),
-    Sign(&'a str),
-    End,
-}
-
-struct Parser<'a> {
-    text: &'a str,
-    /// Where the token ends.
-    at: usize,
-    depth: usize,
-    token: Token<'a>,
-}
-
-impl<'a> Parser<'a> {
-    fn advance(&mut self) {
-        let rest = &self.text[self.at..];
-        let trimmed = rest.trim_start();
-        self.at += rest.len() - trimmed.len();
-        let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
-        let Some(first) = trimmed.chars().next() else {
-            self.token = Token::End;
-            return;
-        };
-        let length = match first {
-            '\'' | '"' => return self.quoted(first),
-            '`' => return self.named(),
-            c if is_word(c) => trimmed.find(|c| !is_word(c)).unwrap_or(trimmed.len()),
-            _ => ["<=", ">=", "!=", "<>"]
-                .iter()
-                .find(|sign| trimmed.starts_with(**sign))
-                .map_or(first.len_utf8(), |s| s.len()),
-        };
-        let token = &self.text[self.at..self.at + length];
-        self.at += length;
-        self.token = match first {
-            c if c.is_ascii_digit() => Token::Number(token),
-            c if is_word(c) => Token::Word(token),
-            _ => Token::Sign(token),
-        };
-    }
-
-    /// A text up to its quote; a quote inside is doubled or has a backslash before it.
-    fn quoted(&mut self, quote: char) {
-        let mut text = String::new();
-        let mut characters = self.text[self.at + 1..].char_indices().peekable();
-        while let Some((at, character)) = characters.next() {
-            match character {
-                '\\' => text.extend(characters.next().map(|(_, escaped)| escaped)),
-                c if c == quote && characters.next_if(|(_, next)| *next == quote).is_some() => text.push(quote),
-                c if c == quote => {
-                    self.at += 1 + at + 1;
-                    self.token = Token::Text(text);
-                    return;
-                }
-                c => text.push(c),
-            }
-        }
-        self.at = self.text.len();
-        self.token = Token::Unended(text);
-    }
-
-    fn named(&mut self) {
-        let rest = &self.text[self.at + 1..];
-        let length = rest.find('`').unwrap_or(rest.len());
-        self.token = Token::Name(&rest[..length]);
-        self.at = (self.at + length + 2).min(self.text.len());
-    }
-
-    fn wrong<T>(&self) -> Result<T, BadWorkerQuery> {
-        let position = STATEMENT.len() + self.at + 1;
-        let near = match &self.token {
-            Token::Word(text) | Token::Name(text) | Token::Number(text) => format!(" near '{text}'"),
-            Token::Text(text) | Token::Unended(text) => format!(" near '{text}'"),
-            Token::Sign(_) | Token::End => String::new(),
-        };
-        Err(BadWorkerQuery(format!("malformed query: syntax error at position {position}{near}")))
-    }
-
-    fn takes_word(&mut self, wanted: &str) -> bool {
-        let here = matches!(self.token, Token::Word(word) if word.eq_ignore_ascii_case(wanted));
-        if here {
-            self.advance();
-        }
-        here
-    }
-
-    fn takes_sign(&mut self, wanted: &str) -> bool {
-        let here = self.token == Token::Sign(wanted);
-        if here {
-            self.advance();
-        }
-        here
-    }
-
-    fn any(&mut self) -> Result<Condition, BadWorkerQuery> {
-        let mut condition = self.all()?;
-        while self.takes_word("or") {
-            condition = Condition::Any(Box::new(condition), Box::new(self.all()?));
-        }
-        Ok(condition)
-    }
-
-    fn all(&mut self) -> Result<Condition, BadWorkerQuery> {
-        let mut condition = self.one()?;
-        while self.takes_word("and") {
-            condition = Condition::All(Box::new(condition), Box::new(self.one()?));
-        }
-        Ok(condition)
-    }
-
-    fn one(&mut self) -> Result<Condition, BadWorkerQuery> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return self.wrong();
-        }
-        let condition = self.one_within();
-        self.depth -= 1;
-        condition
-    }
-
-    fn one_within(&mut self) -> Result<Condition, BadWorkerQuery> {
-        if self.takes_word("not") {
-            self.one()?;
-            return Ok(Condition::Unanswerable);
-        }
-        if self.takes_sign("(") {
-            let condition = self.any()?;
-            return if self.takes_sign(")") { Ok(condition) } else { self.wrong() };
-        }
-        let name = match &self.token {
-            // The parser of the original takes this word for its own and gives it back in small letters.
-            Token::Word(name) if name.eq_ignore_ascii_case("status") => Some("status".to_owned()),
-            Token::Word(word) if KEYWORDS.iter().any(|keyword| word.eq_ignore_ascii_case(keyword)) => {
-                return self.wrong();
-            }
-            Token::Word(name) | Token::Name(name) => Some((*name).to_owned()),
-            Token::Text(_) | Token::Number(_) => None,
-            Token::Unended(_) | Token::Sign(_) | Token::End => return self.wrong(),
-        };
-        self.advance();
-        let test = self.test()?;
-        Ok(match (name, test) {
-            (Some(name), Some(test)) => Condition::Test(name, test),
-            _ => Condition::Unanswerable,
-        })
-    }
-
-    /// What is asked of a field; nothing if it is more than can be answered.
-    fn test(&mut self) -> Result<Option<Test>, BadWorkerQuery> {
-        if self.takes_word("is") {
-            let negated = self.takes_word("not");
-            return if self.takes_word("null") { Ok(Some(Test::Null { negated })) } else { self.wrong() };
-        }
-        let signs = [
-            ("=", Operator::Equal),
-            ("!=", Operator::NotEqual),
-            ("<>", Operator::NotEqual),
-            ("<=", Operator::LessOrEqual),
-            (">=", Operator::GreaterOrEqual),
-            ("<", Operator::Less),
-            (">", Operator::Greater),
-        ];
-        for (sign, operator) in signs {
-            if self.takes_sign(sign) {
-                return Ok(self.value()?.map(|value| Test::Compare(operator, value)));
-            }
-        }
-        let negated = self.takes_word("not");
-        if self.takes_word("starts_with") {
-            let operator = if negated { Operator::NotStartsWith } else { Operator::StartsWith };
-            return Ok(self.value()?.map(|value| Test::Compare(operator, value)));
-        }
-        if self.takes_word("between") {
-            let from = self.value()?;
-            if !self.takes_word("and") {
-                return self.wrong();
-            }
-            let to = self.value()?;
-            return Ok(from.zip(to).map(|(from, to)| Test::Between { from, to, negated }));
-        }
-        if self.takes_word("like") {
-            self.value()?;
-            return Ok(None);
-        }
-        if self.takes_word("in") {
-            let mut more = self.takes_sign("(");
-            while more {
-                self.value()?;
-                more = self.takes_sign(",");
-            }
-            return if self.takes_sign(")") { Ok(None) } else { self.wrong() };
-        }
-        // A field alone says nothing, but it is an expression.
-        let over = match &self.token {
-            Token::End => true,
-            Token::Sign(sign) => matches!(*sign, ")" | ";"),
-            Token::Word(word) => ["and", "or", "limit", "order"].iter().any(|w| word.eq_ignore_ascii_case(w)),
-            _ => false,
-        };
-        if over && !negated { Ok(None) } else { self.wrong() }
-    }
-
-    /// A value; nothing if it is one that cannot be compared.
-    fn value(&mut self) -> Result<Option<Value>, BadWorkerQuery> {
-        let value = match &self.token {
-            Token::Text(text) => Some(Value::Text(text.clone())),
-            Token::Number(digits) => digits.parse().ok().map(Value::Number),
-            Token::Word(_) | Token::Name(_) => None,
-            Token::Unended(_) | Token::Sign(_) | Token::End => return self.wrong(),
-        };
-        self.advance();
-        Ok(value)
-    }
-
-    /// What may follow a condition.
-    fn end(&mut self) -> Result<(), BadWorkerQuery> {
-        if self.takes_word("limit") {
-            return Err(BadWorkerQuery("operation is not supported: 'limit' clause".to_owned()));
-        }
-        self.takes_sign(";");
-        if self.token == Token::End { Ok(()) } else { self.wrong() }
+fn nanos(value: &WrittenValue) -> Option<Nanos> {
+    match value {
+        WrittenValue::Int(nanos) => Some(*nanos),
+        WrittenValue::Text { plain, .. } => plain.parse().ok().map(|time| timestamp_nanos(&time)),
+        _ => None,
     }
 }
 
@@ -451,14 +170,24 @@ mod tests {
             ("WorkerInstanceKey in ('key')", false),
             ("not WorkerInstanceKey = 'x'", false),
             ("WorkerInstanceKey", false),
+            ("'key' = WorkerInstanceKey", false),
+            ("WorkerInstanceKey = 5", false),
+            ("WorkerInstanceKey != ''", false),
+            ("WorkerInstanceKey != other", false),
+            ("WorkerInstanceKey like 'k%'", false),
+            ("StartTime starts_with '2023'", false),
             ("StartTime = 'yesterday'", false),
+            // What cannot be answered matters only if it is reached.
+            ("WorkerInstanceKey = 'key' or TaskQueue", true),
+            ("TaskQueue or WorkerInstanceKey = 'key'", false),
+            ("TaskQueue = 'other' and TaskQueue = tq or WorkerInstanceKey = 'key'", true),
         ] {
             assert_eq!(WorkerQuery::parse(query).map(|query| query.fits(&worker())), Ok(fits), "{query}");
         }
     }
 
     #[test]
-    fn what_cannot_be_parsed_is_told_with_its_place() {
+    fn what_cannot_be_parsed_is_refused_with_its_place() {
         for (query, text) in [
             ("TaskQueue = ", "malformed query: syntax error at position 39"),
             ("TaskQueue='tq' extra", "malformed query: syntax error at position 48 near 'extra'"),
@@ -466,6 +195,10 @@ mod tests {
             ("  ", "malformed query: syntax error at position 1"),
             ("a b c", "malformed query: syntax error at position 31 near 'b'"),
             ("and TaskQueue = 'tq'", "malformed query: syntax error at position 31 near 'and'"),
+            ("(TaskQueue = 'tq'", "malformed query: syntax error at position 45"),
+            ("TaskQueue = 'tq')", "malformed query: syntax error at position 45"),
+            ("TaskQueue = 'tq' and", "malformed query: syntax error at position 48"),
+            ("StartTime between '2023-01-01T00:00:00Z'", "malformed query: syntax error at position 68"),
             ("TaskQueue == 'x'", "malformed query: syntax error at position 40"),
             ("TaskQueue='tq' limit 1", "operation is not supported: 'limit' clause"),
             ("where x='y'", "invalid filter: where x='y'"),

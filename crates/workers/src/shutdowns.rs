@@ -15,7 +15,7 @@ const SHUTDOWN_MEMORY: Duration = Duration::from_secs(30);
 
 /// Workers that have shut down lately: their polls are over.
 #[derive(Debug, Default)]
-pub struct ShutDownWorkers {
+pub(crate) struct ShutDownWorkers {
     at: HashMap<String, Instant>,
     /// The oldest first, including workers that shut down once more.
     order: VecDeque<(Instant, String)>,

@@ -4,7 +4,7 @@
 use super::Checker;
 use super::hints::{did_you_mean, foreign_option, similar};
 use crate::library::{Function, OptionType, Options, RETRY};
-use crate::pure::{cron, duration, time};
+use crate::pure::{duration, options, time};
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Expr, ExprKind, ListItem, ObjectItem};
 use crate::value::Value;
@@ -215,6 +215,6 @@ fn is_text(value: &str, text: Text) -> bool {
         Text::Duration => duration::parse_text(value).is_some(),
         Text::Time => time::parse_text(value).is_some(),
         Text::Zone => time::is_zone(value),
-        Text::Cron => cron::is_valid(value),
+        Text::Cron => options::is_cron(value),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::value::{DEPTH_MAX, FIELD_BYTES, ITEM_BYTES, LIST_BYTES, OBJECT_BYTES, Object, Raised, Value};
 
-use super::{Cost, DOUBLE_TEXT, MADE, VALUE_MEMORY_MAX, number, room_for};
+use super::{Cost, DOUBLE_TEXT, VALUE_MEMORY_MAX, VALUE_UNITS, number, room_for};
 
 /// Reads JSON. The error says what is wrong with it.
 pub fn parse(source: &[u8]) -> Result<Value, String> {
@@ -20,7 +20,7 @@ pub fn parse_counting(source: &[u8], cost: &mut Cost) -> Result<Value, String> {
     let text = str::from_utf8(source).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
     let mut reader = Reader::new(text);
     let result = reader.whole();
-    cost.touch(reader.at.saturating_add(reader.made.saturating_mul(MADE)));
+    cost.touch(reader.at.saturating_add(reader.made.saturating_mul(VALUE_UNITS)));
     result
 }
 

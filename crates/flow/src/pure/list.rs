@@ -8,7 +8,7 @@ use crate::value::{List, Raised, Value};
 
 use super::arguments::{get, list, string_or, whole, whole_or};
 use super::string::append_text;
-use super::{Cost, DOUBLE_TEXT, MADE, compare, limited, memory_limit, number, room_for};
+use super::{Cost, DOUBLE_TEXT, VALUE_UNITS, compare, limited, memory_limit, number, room_for};
 
 /// A method of a list that does not change it; `None` if lists have no such method.
 pub(super) fn method(
@@ -141,7 +141,7 @@ fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Resu
         }
         match item {
             Value::Str(_) => units += 1,
-            Value::Int(_) | Value::Bool(_) => units += MADE,
+            Value::Int(_) | Value::Bool(_) => units += VALUE_UNITS,
             Value::Float(_) => units += DOUBLE_TEXT,
             other => return Err(Raised::type_error(format!("cannot join a {}", other.type_name()))),
         }

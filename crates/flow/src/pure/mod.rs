@@ -10,7 +10,6 @@ mod arguments;
 mod base64;
 mod call;
 pub mod compare;
-pub mod cron;
 pub mod duration;
 pub mod error;
 pub mod json;
@@ -49,7 +48,7 @@ const COPIED_PER_STEP: usize = 256;
 pub const FIELD: usize = UNITS_PER_STEP;
 
 /// Units of a text, list or object that is made besides the result itself: it has memory of its own.
-pub const MADE: usize = UNITS_PER_STEP;
+pub const VALUE_UNITS: usize = UNITS_PER_STEP;
 
 /// Units of a double that is written as text: its shortest digits are searched.
 pub const DOUBLE_TEXT: usize = 6 * UNITS_PER_STEP;

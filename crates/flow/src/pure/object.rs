@@ -6,7 +6,7 @@ use crate::library::Function;
 use crate::value::{Raised, Value};
 
 use super::arguments::{get, list, must_be, object};
-use super::{Cost, FIELD, MADE, limited};
+use super::{Cost, FIELD, VALUE_UNITS, limited};
 
 /// Units of a field of an object, or a key, of which some are chosen: it is looked for among the keys, and set.
 const SELECTION_COST: usize = 3 * FIELD;
@@ -27,7 +27,7 @@ pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> 
             let entry =
                 |(key, value): (&Arc<str>, &Value)| Value::list(vec![Value::Str(Arc::clone(key)), value.clone()]);
             // Two for each: the list and its elements.
-            cost.add(2 * MADE * fields.len());
+            cost.add(2 * VALUE_UNITS * fields.len());
             limited(Value::list(fields.iter().map(entry).collect()))
         }
         Function::ObjectPick => {

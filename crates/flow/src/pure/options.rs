@@ -3,7 +3,7 @@
 use crate::library::{OptionType, Options, RETRY};
 use crate::value::{Raised, Value};
 
-use super::{cron, duration, number, time};
+use super::{duration, number, time};
 
 /// Queues of the server itself begin with this.
 const RESERVED_QUEUES: &str = "/_sys/";
@@ -98,8 +98,14 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
             wanted(number::double(value).is_some_and(|number| number >= 1.0), "a number of at least 1")
         }
         OptionType::Zone => wanted(matches!(value, Value::Str(text) if time::is_zone(text)), "the name of a time zone"),
-        OptionType::Cron => wanted(matches!(value, Value::Str(text) if cron::is_valid(text)), "a cron text"),
+        OptionType::Cron => wanted(matches!(value, Value::Str(text) if is_cron(text)), "a cron text"),
     }
+}
+
+/// Whether a text is a cron schedule that fires at some time.
+#[must_use]
+pub fn is_cron(text: &str) -> bool {
+    !text.is_empty() && segno_cron::validate(text).is_ok()
 }
 
 /// Whether a text has the form of a run id.

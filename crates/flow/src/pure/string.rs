@@ -7,7 +7,7 @@ use crate::value::{Raised, Value};
 
 use super::arguments::{get, must_be, string, string_or, whole};
 use super::list::{place, range};
-use super::{Cost, DOUBLE_TEXT, MADE, json, limited, number, room_for};
+use super::{Cost, DOUBLE_TEXT, VALUE_UNITS, json, limited, number, room_for};
 
 /// `${value}` and `String(value)`.
 pub fn text(value: &Value, cost: &mut Cost) -> Result<Arc<str>, Raised> {
@@ -67,7 +67,7 @@ pub(super) fn method(
     let wanted: usize = arguments.iter().map(|value| if let Value::Str(text) = value { text.len() } else { 0 }).sum();
     let made = match &result {
         Ok(Value::Str(text)) => text.len(),
-        Ok(Value::List(list)) => list.items().len() * MADE,
+        Ok(Value::List(list)) => list.items().len() * VALUE_UNITS,
         _ => 0,
     };
     cost.touch(receiver.len() + wanted + made);

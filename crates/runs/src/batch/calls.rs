@@ -22,7 +22,7 @@ const PAGE: usize = 1000;
 
 impl Runs {
     /// Reads the progress of all jobs.
-    pub async fn load_batches(&self) -> Result<(), CallError> {
+    pub(crate) async fn load_batches(&self) -> Result<(), CallError> {
         for namespace in self.namespaces.all() {
             let key = namespace.key;
             let mut after: Option<String> = None;
@@ -171,7 +171,7 @@ impl Runs {
 
     /// Forgets jobs that closed before a moment (all of them, if it is the last one there is); says when the first of the
     /// others closed.
-    pub async fn forget_batches(
+    pub(crate) async fn forget_batches(
         &self,
         namespace: NamespaceKey,
         closed_before: Nanos,

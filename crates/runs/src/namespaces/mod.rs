@@ -27,7 +27,7 @@ pub use settings::{CallLimits, Settings};
 use crate::error::CallError;
 
 /// The number of the first custom search attribute; smaller numbers are the server's own attributes.
-pub const ATTRIBUTE_NUMBER_FIRST: u32 = 1000;
+const ATTRIBUTE_NUMBER_FIRST: u32 = 1000;
 
 /// What is stored of a namespace besides key and name. Tags are never reused.
 #[derive(Clone, PartialEq, prost::Message)]

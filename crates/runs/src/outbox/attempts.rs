@@ -8,7 +8,7 @@ use segno_environment::{lock::lock, metrics::count, sabotage};
 use segno_store::{Commit, NamespaceKey, OutboxRow};
 use tokio::{sync::Semaphore, time::Instant};
 
-use super::queue::{Next, PAUSE_MAX, WAITING_MAX};
+use super::queue::{OutboxStep, PAUSE_MAX, WAITING_MAX};
 use crate::{error::CallError, ports::owner::Place, runs::Runs};
 
 /// Attempts of delivery at the same time.
@@ -28,7 +28,7 @@ pub async fn run(runs: Arc<Runs>) {
         let changed = runs.outbox.changed.notified();
         let most = if runs.committer.is_shared() { SHARE_MAX } else { ATTEMPTS_MAX };
         match runs.outbox.next(most, Instant::now()) {
-            Next::Attempt(namespace, row, pause) => {
+            OutboxStep::Attempt(namespace, row, pause) => {
                 let attempt = Attempt { runs: runs.clone(), namespace, row: Some(row), pause };
                 let Ok(permit) = permits.clone().acquire_owned().await else { return };
                 tokio::spawn(async move {
@@ -36,14 +36,14 @@ pub async fn run(runs: Arc<Runs>) {
                     drop(permit);
                 });
             }
-            Next::Read => {
+            OutboxStep::Read => {
                 if let Err(error) = runs.send_stored().await {
                     tracing::warn!(%error, "messages could not be read; trying again");
                     tokio::time::sleep(PAUSE_MAX / 10).await;
                 }
             }
-            Next::Wait(None) => changed.await,
-            Next::Wait(Some(at)) => {
+            OutboxStep::Wait(None) => changed.await,
+            OutboxStep::Wait(Some(at)) => {
                 let _ = tokio::time::timeout_at(at, changed).await;
             }
         }
@@ -143,7 +143,7 @@ impl Runs {
     }
 
     /// Reads messages from storage that memory does not have, as far as there is room.
-    pub async fn send_stored(&self) -> Result<usize, CallError> {
+    pub(crate) async fn send_stored(&self) -> Result<usize, CallError> {
         let began = {
             let mut waiting = lock(&self.outbox.waiting);
             waiting.overflowed = false;

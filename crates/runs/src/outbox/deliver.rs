@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Whether the sender of a message took note of what became of it.
-enum Heard {
+enum SenderNote {
     Yes,
     SenderClosed,
     /// It is gone, or knows already.
@@ -191,8 +191,8 @@ impl Runs {
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
     {
         match self.try_report(message, key, call).await? {
-            Heard::Yes => Ok(()),
-            Heard::SenderClosed | Heard::No => self.drop_message(message, key).await,
+            SenderNote::Yes => Ok(()),
+            SenderNote::SenderClosed | SenderNote::No => self.drop_message(message, key).await,
         }
     }
 
@@ -202,19 +202,19 @@ impl Runs {
         message: &OutboxMessage,
         key: OutboxKey,
         call: F,
-    ) -> Result<Heard, CallError>
+    ) -> Result<SenderNote, CallError>
     where
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
     {
         let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
-            return Ok(Heard::No);
+            return Ok(SenderNote::No);
         };
         let selector = RunSelector::run(message.sender.run_id.clone());
         match self.transact_and(&sender, &selector, vec![key], call, |_, _| ()).await {
-            Ok(_) => Ok(Heard::Yes),
-            Err(CallError::Rejected(Rejection::Closed)) => Ok(Heard::SenderClosed),
+            Ok(_) => Ok(SenderNote::Yes),
+            Err(CallError::Rejected(Rejection::Closed)) => Ok(SenderNote::SenderClosed),
             Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                Ok(Heard::No)
+                Ok(SenderNote::No)
             }
             Err(error) => Err(error),
         }
@@ -244,14 +244,14 @@ impl Runs {
             DeliveryResult::Started(run_id) => {
                 let report = move |run: &Run, context| children::started(run, context, &reported, &run_id);
                 match self.try_report(message, key, report).await? {
-                    Heard::Yes => Ok(()),
+                    SenderNote::Yes => Ok(()),
                     // The parent closed in between and could not say what becomes of this child: its policy does.
-                    Heard::SenderClosed => {
+                    SenderNote::SenderClosed => {
                         let attributes = &start.attributes;
                         self.close_child(message, attributes.parent_close_policy, &attributes.namespace, start, key)
                             .await
                     }
-                    Heard::No => self.drop_message(message, key).await,
+                    SenderNote::No => self.drop_message(message, key).await,
                 }
             }
             DeliveryResult::Rejected(cause) => {

@@ -24,7 +24,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// A message of a namespace that failed before.
-struct Delayed {
+struct DelayedMessage {
     namespace: NamespaceKey,
     row: OutboxRow,
     /// How long it waits after the next failure.
@@ -39,7 +39,7 @@ pub(super) struct PendingMessages {
     due: Lanes<(OutboxRow, Duration)>,
     under_way: UnderWay,
     /// By the moment of their next attempt; the number tells apart those of the same moment.
-    delayed: BTreeMap<(Instant, u64), Delayed>,
+    delayed: BTreeMap<(Instant, u64), DelayedMessage>,
     numbers: u64,
     /// Everything in memory, attempts under way included: nothing is attempted twice at the same time.
     known: HashSet<OutboxKey>,
@@ -64,18 +64,18 @@ impl PendingMessages {
         self.delayed.len() + self.due.len()
     }
 
-    fn next_due(&mut self, most: usize) -> Option<Next> {
+    fn next_due(&mut self, most: usize) -> Option<OutboxStep> {
         let (namespace, (row, pause)) = self.due.take(|namespace| self.under_way.of(namespace) < most)?;
         self.last_was_ready = false;
         self.under_way.begin(namespace);
-        Some(Next::Attempt(namespace, row, pause))
+        Some(OutboxStep::Attempt(namespace, row, pause))
     }
 
-    fn next_ready(&mut self, most: usize) -> Option<Next> {
+    fn next_ready(&mut self, most: usize) -> Option<OutboxStep> {
         let (namespace, row) = self.ready.take(|namespace| self.under_way.of(namespace) < most)?;
         self.last_was_ready = true;
         self.under_way.begin(namespace);
-        Some(Next::Attempt(namespace, row, PAUSE_MIN))
+        Some(OutboxStep::Attempt(namespace, row, PAUSE_MIN))
     }
 }
 
@@ -87,7 +87,7 @@ pub struct Outbox {
 }
 
 /// What the loop does next.
-pub(super) enum Next {
+pub(super) enum OutboxStep {
     Attempt(NamespaceKey, OutboxRow, Duration),
     /// Storage has more, and there is room.
     Read,
@@ -118,10 +118,10 @@ impl Outbox {
     }
 
     /// `most` attempts of a namespace may be under way.
-    pub(super) fn next(&self, most: usize, now: Instant) -> Next {
+    pub(super) fn next(&self, most: usize, now: Instant) -> OutboxStep {
         let mut waiting = lock(&self.waiting);
         while let Some(entry) = waiting.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
-            let Delayed { namespace, row, pause } = entry.remove();
+            let DelayedMessage { namespace, row, pause } = entry.remove();
             waiting.due.push(namespace, (row, pause));
         }
         let next = match waiting.last_was_ready {
@@ -133,10 +133,10 @@ impl Outbox {
         }
         let left = waiting.left_until.is_some_and(|at| at <= now);
         if (waiting.overflowed || left) && waiting.fresh() < WAITING_MAX / 2 {
-            return Next::Read;
+            return OutboxStep::Read;
         }
         let delayed = waiting.delayed.first_key_value().map(|((at, _), _)| *at);
-        Next::Wait(delayed.into_iter().chain(waiting.left_until).min())
+        OutboxStep::Wait(delayed.into_iter().chain(waiting.left_until).min())
     }
 
     /// An attempt has ended.
@@ -155,7 +155,7 @@ impl Outbox {
         }
         waiting.numbers += 1;
         let at = (Instant::now() + pause, waiting.numbers);
-        waiting.delayed.insert(at, Delayed { namespace, row, pause: (pause * 2).min(PAUSE_MAX) });
+        waiting.delayed.insert(at, DelayedMessage { namespace, row, pause: (pause * 2).min(PAUSE_MAX) });
         drop(waiting);
         self.changed.notify_one();
     }
@@ -189,7 +189,7 @@ mod tests {
 
     fn attempted(outbox: &Outbox, now: Instant) -> Option<u32> {
         match outbox.next(ATTEMPTS_MAX, now) {
-            Next::Attempt(namespace, row, _) => {
+            OutboxStep::Attempt(namespace, row, _) => {
                 outbox.end(namespace);
                 Some(row.key.sequence)
             }
@@ -205,7 +205,7 @@ mod tests {
             outbox.send(A, row(sequence));
         }
         let next = |outbox: &Outbox| match outbox.next(SHARE_MAX, now) {
-            Next::Attempt(namespace, row, _) => Some((namespace, row.key.sequence)),
+            OutboxStep::Attempt(namespace, row, _) => Some((namespace, row.key.sequence)),
             _ => None,
         };
         for sequence in 0..SHARE_MAX as u32 {
@@ -266,7 +266,7 @@ mod tests {
         while let Some(sequence) = attempted(&outbox, now + READ_RETRY_DELAY + PAUSE_MAX) {
             outbox.forget(row(sequence).key);
         }
-        assert!(matches!(outbox.next(ATTEMPTS_MAX, now + READ_RETRY_DELAY + PAUSE_MAX), Next::Read));
+        assert!(matches!(outbox.next(ATTEMPTS_MAX, now + READ_RETRY_DELAY + PAUSE_MAX), OutboxStep::Read));
     }
 
     #[test]
@@ -286,6 +286,6 @@ mod tests {
             let sequence = attempted(&outbox, now).expect("they are ready");
             outbox.forget(row(sequence).key);
         }
-        assert!(matches!(outbox.next(ATTEMPTS_MAX, now), Next::Read));
+        assert!(matches!(outbox.next(ATTEMPTS_MAX, now), OutboxStep::Read));
     }
 }

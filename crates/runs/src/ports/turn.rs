@@ -89,7 +89,7 @@ pub trait Turn: Send + Sync {
 
 /// No scripts: no name has a version, and no run has a turn that can be taken.
 #[cfg(test)]
-pub struct NoScripts;
+struct NoScripts;
 
 #[cfg(test)]
 impl Turn for NoScripts {

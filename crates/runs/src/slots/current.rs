@@ -37,7 +37,7 @@ impl WorkflowKey {
     }
 
     /// Names an older run of a workflow whose activities are carried out.
-    pub fn of_lingering(&self, run: RunKey) -> Self {
+    pub(crate) fn of_lingering(&self, run: RunKey) -> Self {
         Self { lingering: Some(run), ..self.clone() }
     }
 }

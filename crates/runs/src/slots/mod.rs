@@ -67,8 +67,8 @@ struct Stripe {
     ring: VecDeque<WorkflowKey>,
 }
 
-/// What became of a slot that was examined.
-enum Examined {
+/// Whether a slot that was examined stays in memory.
+enum SlotFate {
     Kept,
     Evicted,
 }
@@ -131,12 +131,12 @@ impl Slots {
     }
 
     /// Notes that a run is the current one of a workflow in memory.
-    pub fn note_run(&self, run: RunKey, key: &WorkflowKey) {
+    pub(crate) fn note_run(&self, run: RunKey, key: &WorkflowKey) {
         lock(&self.by_run).insert(run, key.clone());
     }
 
     /// Forgets what [`Slots::note_run`] noted.
-    pub fn forget_run(&self, run: RunKey) {
+    pub(crate) fn forget_run(&self, run: RunKey) {
         lock(&self.by_run).remove(&run);
     }
 
@@ -178,8 +178,8 @@ impl Slots {
             let Some(key) = stripe.ring.pop_front() else { continue };
             let Some(slot) = stripe.slots.get(&key) else { continue };
             match self.examine(slot, &mut dropped) {
-                Examined::Kept => stripe.ring.push_back(key),
-                Examined::Evicted => {
+                SlotFate::Kept => stripe.ring.push_back(key),
+                SlotFate::Evicted => {
                     stripe.slots.remove(&key);
                 }
             }
@@ -188,18 +188,18 @@ impl Slots {
     }
 
     /// Drops what a slot can do without.
-    fn examine(&self, slot: &Arc<Slot>, dropped: &mut usize) -> Examined {
+    fn examine(&self, slot: &Arc<Slot>, dropped: &mut usize) -> SlotFate {
         if slot.used.swap(false, Ordering::Relaxed) {
-            return Examined::Kept;
+            return SlotFate::Kept;
         }
-        let Ok(mut state) = slot.state.try_lock() else { return Examined::Kept };
+        let Ok(mut state) = slot.state.try_lock() else { return SlotFate::Kept };
         let unstored = state.current.as_ref().is_some_and(|current| current.run.has_unstored());
         if unstored || !state.queries.is_empty() {
             if let Some(current) = &mut state.current {
                 Arc::make_mut(current).shed();
             }
             self.account(&mut state);
-            return Examined::Kept;
+            return SlotFate::Kept;
         }
         if let Some(current) = state.current.take() {
             self.forget_run(current.key());
@@ -209,10 +209,10 @@ impl Slots {
         // The caller holds the stripe, so no call can come to use the slot; one that uses or waits on it already keeps it.
         if Arc::strong_count(slot) > 1 || slot.progress.receiver_count() > 0 {
             self.account(&mut state);
-            return Examined::Kept;
+            return SlotFate::Kept;
         }
         self.bytes.fetch_sub(state.bytes, Ordering::Relaxed);
-        Examined::Evicted
+        SlotFate::Evicted
     }
 
     /// Bytes held, by estimate.

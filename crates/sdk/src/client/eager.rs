@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use segno_proto::workflowservice::PollWorkflowTaskQueueResponse;
 
 use super::Client;
+use crate::lock::lock;
 
 /// A reserved place for one workflow task. Dropping it gives the place back.
 pub(crate) type Place = Box<dyn FnOnce(PollWorkflowTaskQueueResponse) + Send>;
@@ -20,7 +21,7 @@ pub(super) struct EagerWorkers(Mutex<BTreeMap<String, Vec<Reserve>>>);
 
 impl EagerWorkers {
     fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Vec<Reserve>>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut lock(&self.0))
     }
 
     fn reserve(&self, queue: &str, kind: &str) -> Option<Place> {

@@ -14,7 +14,7 @@ use super::{Client, ClientError};
 use crate::failure::Failure;
 
 /// How long until a paused workflow is asked for again.
-const PAUSED: Duration = Duration::from_secs(1);
+const PAUSED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where the end of a run leads.
 enum End {
@@ -58,7 +58,7 @@ async fn closing_event(client: &Client, workflow_id: &str, run_id: &str) -> Resu
             Some(event) if is_end(&event) => return Ok(event),
             // Temporal gives the last event of a run that is paused, at once.
             Some(_) => {
-                tokio::time::sleep(PAUSED).await;
+                tokio::time::sleep(PAUSED_POLL_INTERVAL).await;
                 request.next_page_token = Bytes::new();
             }
             // No news yet: the token makes the server go on with the same run.

@@ -6,7 +6,7 @@
 use std::{
     io,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -30,6 +30,7 @@ use super::{
     keep_alive::{self, Counting},
     proxy::HttpProxy,
 };
+use crate::lock::lock;
 
 /// How long a connection may take, with everything that belongs to it.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -79,7 +80,7 @@ impl Transport {
 
     fn live(&self) -> std::sync::MutexGuard<'_, (u64, Option<SendRequest<Bytes>>)> {
         // Nothing panics while the lock is held.
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.live)
     }
 
     /// A connection that takes requests.

@@ -4,7 +4,7 @@
 //! Details that are unsent when the attempt ends are sent with its answer, so that the next attempt gets them.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -13,6 +13,7 @@ use segno_proto::common::Payload;
 use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 
 use super::cancel::{CancelReason, Cancellation};
+use crate::lock::lock;
 
 /// What the server says to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,11 +160,6 @@ async fn sender(send: Send, interval: Duration, state: Arc<Mutex<State>>, cancel
         }
         tokio::time::sleep(interval).await;
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Nothing panics while the lock is held.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How often the server hears of a task: in time for its time-out, and not more often than it needs to.

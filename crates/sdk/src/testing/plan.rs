@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -11,6 +11,7 @@ use segno_proto::common::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::server::Input;
+use crate::lock::lock;
 use crate::{
     converter::{self, ConversionError},
     failure::{Failure, Result},
@@ -35,7 +36,7 @@ where
     Arc::new(move |input| {
         let input = converter::decode(&input, arguments).map_err(convert)?;
         // A mock that panicked may be called again, as a task that panicked would be.
-        let mut f = f.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut f = lock(&f);
         let output = catch_unwind(AssertUnwindSafe(|| f(input)));
         match output {
             Ok(Ok(output)) => converter::encode(&output, 1).map_err(convert),
@@ -55,7 +56,7 @@ pub(crate) fn mock_raw(f: impl FnMut(serde_json::Value) -> Result<serde_json::Va
             values.push(converter::decode_payload::<serde_json::Value>(payload).map_err(convert)?);
         }
         let value = if values.len() > 1 { values.into() } else { values.pop().unwrap_or_default() };
-        let mut f = f.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut f = lock(&f);
         match catch_unwind(AssertUnwindSafe(|| f(value))) {
             Ok(Ok(output)) => Ok(vec![converter::encode_json(&output).map_err(convert)?]),
             Ok(Err(error)) => Err(error.failure()),

@@ -1,7 +1,7 @@
 //! One attempt of a task, without a server.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -9,6 +9,7 @@ use segno_proto::common::Payload;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::lock::lock;
 use crate::{
     converter,
     definition::Task,
@@ -145,7 +146,7 @@ impl TaskTest {
 fn observer(heartbeat: Option<OnHeartbeat>) -> Arc<dyn Fn(Vec<Payload>) -> Answer + Send + Sync> {
     let heartbeat = Mutex::new(heartbeat);
     Arc::new(move |details| {
-        if let Some(listen) = &mut *heartbeat.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(listen) = &mut *lock(&heartbeat) {
             let details = details.first().and_then(|details| converter::decode_payload(details).ok());
             listen(details.unwrap_or_default());
         }

@@ -22,13 +22,13 @@ use tracing::Instrument;
 
 use super::{
     answer::{self, TaskAnswer},
-    deltas,
     shared::{Phase, Shared},
     slots::Slot,
 };
 use crate::{
     converter,
     failure::Failure,
+    lock::lock,
     options::RetryPolicy,
     task::{Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskInfo, cancelled, interval},
     telemetry::spans::{self, SpanFields},
@@ -72,7 +72,7 @@ struct Held {
 impl Held {
     fn new(shared: Arc<Shared>, token: Bytes, cancellation: Arc<Cancellation>) -> Self {
         shared.running.begin(token.clone(), cancellation);
-        deltas::lock(&shared.deltas).begin(token.clone());
+        lock(&shared.deltas).begin(token.clone());
         Self { shared, token, kept: false }
     }
 }
@@ -80,7 +80,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if !self.kept {
-            deltas::lock(&self.shared.deltas).finish(self.token.clone());
+            lock(&self.shared.deltas).finish(self.token.clone());
         }
         self.shared.running.end(&self.token);
     }

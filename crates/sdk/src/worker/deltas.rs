@@ -1,9 +1,6 @@
 //! Changes of a worker's tasks that the server does not know yet.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
@@ -53,11 +50,6 @@ impl Deltas {
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
-}
-
-pub(super) fn lock(deltas: &Mutex<Deltas>) -> MutexGuard<'_, Deltas> {
-    // Nothing panics while the lock is held.
-    deltas.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

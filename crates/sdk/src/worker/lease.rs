@@ -4,10 +4,7 @@
 //! the token to use, and the worker repeats the heartbeat. A worker that the server took for lost begins anew with
 //! another instance key, and stops its tasks, because other workers have them.
 
-use std::{
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
@@ -21,8 +18,8 @@ use tokio::{
 };
 use tonic::{Code, Request, Status};
 
-use super::{deltas::lock, report, shared::Shared};
-use crate::{client::ClientError, options::wire_duration, task::CancelReason};
+use super::{report, shared::Shared};
+use crate::{client::ClientError, lock::lock, options::wire_duration, task::CancelReason};
 
 const TOKEN_MISMATCH: &str = "segno.worker.v1.TokenMismatch";
 const WORKER_INACTIVE: &str = "segno.worker.v1.WorkerInactive";
@@ -128,7 +125,7 @@ impl Lease {
         };
         if let Reply::Taken { lease, .. } = &reply {
             let until = sent_at + *lease;
-            *self.shared.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+            *lock(&self.shared.leased_until) = Some(until);
         }
         if reply == Reply::Inactive {
             self.shared.running.cancel_all(CancelReason::WorkerLost);

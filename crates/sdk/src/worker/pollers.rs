@@ -5,7 +5,7 @@
 //! there are more than the minimum.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 
 use super::options::Pollers;
 use crate::client::Waits;
+use crate::lock::lock;
 
 /// Longer than servers let a poll wait.
 pub(super) const POLL: Duration = Duration::from_secs(70);
@@ -206,7 +207,7 @@ impl Scaling {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

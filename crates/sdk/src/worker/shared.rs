@@ -23,6 +23,7 @@ use super::{
     slots::{Slot, Slots},
     versioning::{Deployment, VersioningBehavior},
 };
+use crate::lock::lock;
 use crate::{
     client::Client,
     task::{CancelReason, Cancellation, TaskFn, TaskRegistry},
@@ -132,7 +133,7 @@ impl Shared {
 
     /// The lease was not renewed in time, as far as this worker knows.
     pub(super) fn lease_is_over(&self) -> bool {
-        let until = *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *lock(&self.leased_until);
         until.is_some_and(|until| until < Instant::now())
     }
 
@@ -257,6 +258,6 @@ impl Running {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Arc<Cancellation>>> {
         // Nothing panics while the lock is held.
-        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.attempts)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use super::resources::Usage;
+use crate::lock::lock;
 
 /// Decides how many tasks a worker executes at a time: [`WorkerBuilder::tuner`](super::WorkerBuilder::tuner),
 /// [`local_tuner`](super::WorkerBuilder::local_tuner) and [`workflow_tuner`](super::WorkerBuilder::workflow_tuner).
@@ -141,11 +142,11 @@ impl Slots {
         if self.used() < self.tuner.min {
             return true;
         }
-        let mut given_at = self.given_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given_at = lock(&self.given_at);
         if given_at.is_some_and(|at| at.elapsed() < RAMP) {
             return false;
         }
-        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut usage = lock(&self.usage);
         let room = usage.now().is_none_or(|now| now.memory < memory && now.cpu < cpu);
         if room {
             *given_at = Some(Instant::now());

@@ -1,7 +1,7 @@
 //! Polling for tasks.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -15,6 +15,7 @@ use super::{
     shared::Shared,
 };
 use crate::client::unary;
+use crate::lock::lock;
 
 /// Polls for tasks and executes them, until `stop`. Tasks that run then go on.
 pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
@@ -71,7 +72,7 @@ impl Rate {
     async fn wait(&self) {
         let Some(interval) = self.interval else { return };
         let turn = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = lock(&self.next);
             let turn = (*next).max(Instant::now());
             *next = turn + interval;
             turn

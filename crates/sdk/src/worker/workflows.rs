@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -39,6 +39,7 @@ use super::{
     turns::{self, Ended, Slow, TurnResult, answer, refused},
     versioning::VersioningBehavior,
 };
+use crate::lock::lock;
 use crate::{
     client::{EagerOffer, Place, unary},
     failure::Failure,
@@ -200,7 +201,7 @@ impl Workflows {
     }
 
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cache)
     }
 
     /// Throws a run away, on its own thread: dropping it drops what the user wrote.

@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context as TaskContext, Poll},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -30,6 +30,7 @@ use super::{
     signals::SignalHandler,
     state::{Ref, RefMut, StateCell},
 };
+use crate::lock::lock;
 use crate::{
     converter::{self, ALL_PAYLOADS},
     definition::{Query, Signal, Update, WorkflowDefinition},
@@ -130,7 +131,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         let (joined, shared) = (value.clone(), self.shared.clone());
         let future = Box::pin(async move {
             let output = f.await;
-            *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+            *lock(&joined) = Some(output);
             shared.core().resolve(id, Ok(Vec::new()));
         });
         let update = core.current_update.clone();
@@ -217,7 +218,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             let answer = answer(converter::decode(payloads, arguments)?);
             Ok(converter::encode(&answer, 1)?)
         };
-        let mut queries = self.dynamic.queries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queries = lock(&self.dynamic.queries);
         queries.insert(query.name().to_owned(), Arc::new(answer));
     }
 
@@ -231,7 +232,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             let answer = answer(name.to_owned(), converter::decode(payloads, ALL_PAYLOADS)?)?;
             Ok(converter::encode(&answer, 1)?)
         };
-        let mut queries = self.dynamic.queries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queries = lock(&self.dynamic.queries);
         queries.insert(ANY.to_owned(), Arc::new(answer));
     }
 
@@ -253,7 +254,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             let future = async move { Ok(converter::encode(&future.await?, 1)?) };
             Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
         };
-        let mut updates = self.dynamic.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut updates = lock(&self.dynamic.updates);
         updates.insert(update.name().to_owned(), (Arc::new(check), Arc::new(handle)));
     }
 
@@ -273,7 +274,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             let future = async move { Ok(converter::encode(&future.await?, 1)?) };
             Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
         };
-        let mut updates = self.dynamic.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut updates = lock(&self.dynamic.updates);
         updates.insert(ANY.to_owned(), (Arc::new(check), Arc::new(handle)));
     }
 

@@ -7,7 +7,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context as TaskContext, Poll, Waker},
 };
 
@@ -26,6 +26,7 @@ use super::{
     sorted::Sorted,
 };
 use crate::failure::{Error, Failure};
+use crate::lock::lock;
 
 /// A command of this turn.
 pub(crate) struct PendingCommand {
@@ -240,7 +241,7 @@ impl Shared {
 
     /// Never held while user code runs.
     pub fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.core)
     }
 }
 

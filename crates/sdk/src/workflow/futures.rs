@@ -3,7 +3,7 @@
 use std::{
     marker::PhantomData,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context as TaskContext, Poll},
 };
 
@@ -19,6 +19,7 @@ use super::{
     operation::{OpId, OpKind, Outcome},
     queue::RootId,
 };
+use crate::lock::lock;
 use crate::{
     converter::{self, ConversionError},
     definition::Signal,
@@ -341,7 +342,7 @@ impl<T> Future for JoinHandle<T> {
             Poll::Ready(outcome) => outcome,
             Poll::Pending => return Poll::Pending,
         };
-        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let value = lock(&self.value).take();
         Poll::Ready(outcome.and_then(|_| value.ok_or_else(Failure::cancelled)))
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::{Wake, Waker},
@@ -12,6 +12,7 @@ use std::{
 };
 
 use super::sorted::Sorted;
+use crate::lock::lock;
 
 /// A root: 0 is the run itself, the others follow by age.
 pub(crate) type RootId = u64;
@@ -32,7 +33,7 @@ struct WokenRoots {
 
 impl RunQueue {
     fn woken(&self) -> std::sync::MutexGuard<'_, WokenRoots> {
-        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.woken)
     }
 
     pub fn begin_turn(&self) {

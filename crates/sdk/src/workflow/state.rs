@@ -1,9 +1,10 @@
 //! The fields of a workflow, shared by its run and its handlers.
 
+use crate::lock::lock;
 use std::{
     ops::{Deref, DerefMut},
     panic::Location,
-    sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError},
+    sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError},
 };
 
 pub(crate) struct StateCell<S> {
@@ -18,11 +19,11 @@ impl<S> StateCell<S> {
     }
 
     fn note(&self, place: &'static Location<'static>) {
-        *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        *lock(&self.holder) = Some(place);
     }
 
     fn clash(&self, place: &'static Location<'static>) -> ! {
-        let holder = *self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = *lock(&self.holder);
         let holder = holder.map_or("elsewhere".to_owned(), |holder| format!("at {holder}"));
         panic!(
             "the workflow's state is taken at {place} while it is still held, taken {holder}: drop that guard first"

@@ -14,10 +14,11 @@ use std::{
     future::Future,
     io,
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use segno_store::lock::lock;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinSet},
@@ -44,7 +45,7 @@ pub(crate) enum EvictionScope {
 
 /// A connection as its port knows it.
 #[derive(Debug)]
-struct Place {
+struct AcceptedConnection {
     number: u64,
     /// `None` until it is served.
     task: Option<AbortHandle>,
@@ -56,24 +57,22 @@ struct Place {
     used_at: Instant,
 }
 
-impl Place {
+impl AcceptedConnection {
     fn is_open(&self) -> bool {
         self.task.as_ref().is_none_or(|task| !task.is_finished())
     }
 }
 
 /// The connections of a port, oldest first, including some that are closed. On the gRPC port only those that may make room.
-type Places = Arc<Mutex<Vec<Place>>>;
-
-fn lock(places: &Places) -> MutexGuard<'_, Vec<Place>> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
-}
+type AcceptedConnections = Arc<Mutex<Vec<AcceptedConnection>>>;
 
 /// The first of these connections to make room.
-fn first_to_go(places: &[Place], among: impl Fn(&Place) -> bool) -> Option<&AbortHandle> {
+fn first_to_go(places: &[AcceptedConnection], among: impl Fn(&AcceptedConnection) -> bool) -> Option<&AbortHandle> {
     let open = || places.iter().filter(|place| place.is_open());
     let of_address = |address| open().filter(|place| place.address == address).count();
-    let rank = |place: &&Place| (place.is_known, place.is_busy, Reverse(of_address(place.address)), place.used_at);
+    let rank = |place: &&AcceptedConnection| {
+        (place.is_known, place.is_busy, Reverse(of_address(place.address)), place.used_at)
+    };
     open().filter(|place| among(place)).min_by_key(rank)?.task.as_ref()
 }
 
@@ -82,7 +81,7 @@ fn first_to_go(places: &[Place], among: impl Fn(&Place) -> bool) -> Option<&Abor
 pub(crate) struct Evictable {
     number: u64,
     evicting: EvictionScope,
-    places: Places,
+    places: AcceptedConnections,
 }
 
 impl Evictable {
@@ -113,14 +112,14 @@ impl Evictable {
         self.change(|place| (place.is_busy, place.used_at) = (false, Instant::now()));
     }
 
-    fn change(&self, change: impl FnOnce(&mut Place)) {
+    fn change(&self, change: impl FnOnce(&mut AcceptedConnection)) {
         let mut places = lock(&self.places);
         if let Some(at) = self.find(&places) {
             change(&mut places[at]);
         }
     }
 
-    fn find(&self, places: &[Place]) -> Option<usize> {
+    fn find(&self, places: &[AcceptedConnection]) -> Option<usize> {
         places.binary_search_by_key(&self.number, |place| place.number).ok()
     }
 }
@@ -132,14 +131,14 @@ pub(crate) struct PortConnections {
     evicting: EvictionScope,
     tasks: JoinSet<()>,
     next_number: u64,
-    places: Places,
+    places: AcceptedConnections,
     logged_at: Option<Instant>,
 }
 
 impl PortConnections {
     pub(crate) fn new(name: &'static str, connections_max: usize, evicting: EvictionScope) -> Self {
         let connections_max = connections_max.min(descriptors_for_connections().unwrap_or(usize::MAX)).max(1);
-        let (tasks, places) = (JoinSet::new(), Places::default());
+        let (tasks, places) = (JoinSet::new(), AcceptedConnections::default());
         Self { name, connections_max, evicting, tasks, next_number: 0, places, logged_at: None }
     }
 
@@ -175,11 +174,11 @@ impl PortConnections {
         self.next_number += 1;
         let number = self.next_number;
         let used_at = Instant::now();
-        let place = Place { number, task: None, address, is_known: false, is_busy: false, used_at };
+        let place = AcceptedConnection { number, task: None, address, is_known: false, is_busy: false, used_at };
         {
             let mut places = lock(&self.places);
             if places.len() >= 2 * self.connections_max {
-                places.retain(Place::is_open);
+                places.retain(AcceptedConnection::is_open);
             }
             places.push(place);
         }
@@ -201,7 +200,7 @@ impl PortConnections {
             let mut places = lock(&self.places);
             match self.evicting {
                 EvictionScope::Handshakes => {
-                    let oldest = places.iter().position(Place::is_open);
+                    let oldest = places.iter().position(AcceptedConnection::is_open);
                     oldest.and_then(|oldest| places.drain(..=oldest).next_back()).and_then(|place| place.task)
                 }
                 EvictionScope::Ranked { .. } => first_to_go(&places, |_| true).cloned(),

@@ -18,7 +18,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     pin::Pin,
     sync::{
-        Arc, LazyLock, Mutex, PoisonError,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -28,6 +28,7 @@ use segno_node::HashMap;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{calls::Method, request_fields};
+use segno_store::lock::lock;
 
 /// Calls that may hold a slot: some milliseconds of work, and two groups of commits.
 const SLOTS_MAX: u32 = 128;
@@ -164,7 +165,7 @@ impl FairShare {
     async fn wait(self: &Arc<Self>, key: QueueKey) -> Option<CallSlot> {
         let (sender, receiver) = oneshot::channel();
         {
-            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queues = lock(&self.queues);
             queues.push(key, sender);
             self.waiting.fetch_add(1, SeqCst);
             if !std::mem::replace(&mut queues.is_ticking, true) {
@@ -185,7 +186,7 @@ impl FairShare {
             && let Some(slot) = self.take()
         {
             let next = {
-                let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut queues = lock(&self.queues);
                 let next = queues.pop();
                 if next.is_some() {
                     self.waiting.fetch_sub(1, SeqCst);
@@ -208,7 +209,7 @@ impl FairShare {
         loop {
             tokio::time::sleep(STEP).await;
             self.go_on();
-            let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queues = lock(&self.queues);
             if queues.order.is_empty() {
                 queues.is_ticking = false;
                 return;

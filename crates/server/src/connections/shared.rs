@@ -1,7 +1,7 @@
 //! The state of a connection that its own task shares with the tasks that handle its calls.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::Waker,
 };
 
@@ -9,6 +9,7 @@ use segno_http2::{Connection, ErrorCode};
 use tokio::{runtime::Handle, time::Instant};
 
 use super::incoming::Dispatcher;
+use segno_store::lock::lock;
 
 /// Calls of a closed connection that are cancelled at once; more of them in slices.
 const CANCELLED_AT_ONCE: usize = 64;
@@ -32,7 +33,7 @@ impl SharedConnection {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Sends something on the connection, if it is still open, and wakes the task that writes.

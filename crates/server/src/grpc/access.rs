@@ -54,7 +54,7 @@ impl AccessCalls {
             created_by: asked.created_by,
             calls_per_second: asked.calls_per_second,
         };
-        let shown = shown(&key);
+        let shown = key_to_proto(&key);
         self.node.access_keys.create(key).await.map_err(|error| match error {
             NewKeyError::Exists(_) | NewKeyError::CertificateTaken(_) => Status::already_exists(error.to_string()),
             NewKeyError::TooMany => Status::resource_exhausted(error.to_string()),
@@ -99,7 +99,7 @@ impl AccessCalls {
     }
 
     pub(crate) async fn list_keys(&self, _: Request<ListKeysRequest>) -> Result<Response<ListKeysResponse>, Status> {
-        let keys = self.node.access_keys.all().iter().map(|key| shown(key)).collect();
+        let keys = self.node.access_keys.all().iter().map(|key| key_to_proto(key)).collect();
         Ok(Response::new(ListKeysResponse { keys }))
     }
 
@@ -147,7 +147,7 @@ fn check(key: &Key, expires: i64, now: i64) -> Result<(), Status> {
     Ok(())
 }
 
-fn shown(key: &AccessKey) -> Key {
+fn key_to_proto(key: &AccessKey) -> Key {
     Key {
         name: key.name.clone(),
         grants: key.grants.clone(),

@@ -55,12 +55,13 @@ impl Workflows {
         let total = total(&stats);
         stats.entry(PRIORITY_DEFAULT).or_default();
         let (rate, limited) = key.as_ref().map(|key| self.node.matching.limit_of(key)).unwrap_or_default();
-        let told = |stats: &QueueStats| TaskQueueStats { rate_limiting_active: limited, ..told(stats) };
-        let by_priority = stats.iter().map(|(priority, stats)| (*priority, told(stats)));
+        let stats_to_proto =
+            |stats: &QueueStats| TaskQueueStats { rate_limiting_active: limited, ..stats_to_proto(stats) };
+        let by_priority = stats.iter().map(|(priority, stats)| (*priority, stats_to_proto(stats)));
         #[expect(deprecated, reason = "clients may still ask in the older way")]
         Ok(DescribeTaskQueueResponse {
             pollers: self.pollers(key.as_ref(), |_| true),
-            stats: request.report_stats.then(|| told(&total)),
+            stats: request.report_stats.then(|| stats_to_proto(&total)),
             stats_by_priority_key: if request.report_stats { by_priority.collect() } else { BTreeMap::new() },
             task_queue_status: request.include_task_queue_status.then(|| TaskQueueStatus {
                 backlog_count_hint: total.backlog as i64,
@@ -147,7 +148,7 @@ impl Workflows {
                 let pollers = || self.pollers(key.as_ref(), |poller| poller.deployment_version().as_ref() == of);
                 let info = TaskQueueTypeInfo {
                     pollers: if request.report_pollers { pollers() } else { Vec::new() },
-                    stats: request.report_stats.then(|| told(&stats())),
+                    stats: request.report_stats.then(|| stats_to_proto(&stats())),
                 };
                 (*kind, info)
             };
@@ -235,7 +236,7 @@ fn total(stats: &BTreeMap<i32, QueueStats>) -> QueueStats {
     })
 }
 
-fn told(stats: &QueueStats) -> TaskQueueStats {
+fn stats_to_proto(stats: &QueueStats) -> TaskQueueStats {
     TaskQueueStats {
         approximate_backlog_count: stats.backlog as i64,
         approximate_backlog_age: Some(nanos_duration(stats.oldest)),

@@ -12,10 +12,12 @@ use segno_proto::{
         start_batch_operation_request::Operation,
     },
 };
-use segno_store::visibility::check_syntax;
+use segno_store::visibility::parse;
 
 use super::RequestError;
 
+/// Temporal parses the filter behind this.
+const STATEMENT: &str = "select * from dummy where ";
 const NO_FILTER: &str = "Either activity type must be set, or match all should be set to true";
 
 /// Checks what a job is to do, and to what.
@@ -41,8 +43,11 @@ pub fn start(request: &StartBatchOperationRequest) -> Result<(), RequestError> {
     }
     targets(request, operation)?;
     self::operation(operation)?;
-    check_syntax(&request.visibility_query)
-        .map_err(|bad| RequestError::invalid(format!("invalid visibility query: {bad}")))
+    // A text that is SQL but not a filter fails the job, not the call.
+    match parse::parse(&request.visibility_query).err().and_then(|error| error.in_statement(STATEMENT)) {
+        Some(bad) => Err(RequestError::invalid(format!("invalid visibility query: {bad}"))),
+        None => Ok(()),
+    }
 }
 
 /// The older spelling of a list of workflows.

@@ -11,11 +11,11 @@ use segno_store::{NamespaceKey, RunKey};
 
 /// Bytes that are no facts.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
+pub(super) struct DamagedFacts;
 
 /// Facts of a run, not yet read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Encoded<'a> {
+pub(super) struct EncodedFacts<'a> {
     pub(super) run: RunKey,
     /// The tables have no facts of it.
     pub(super) is_new: bool,
@@ -119,7 +119,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
 }
 
 /// The first facts in `bytes`, which are left with the rest; `None` if there are no more.
-pub(super) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<Encoded<'a>>, Damaged> {
+pub(super) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<EncodedFacts<'a>>, DamagedFacts> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -127,16 +127,16 @@ pub(super) fn next<'a>(bytes: &mut &'a [u8]) -> Result<Option<Encoded<'a>>, Dama
     let head = reader.number()?;
     let body = reader.bytes()?;
     *bytes = reader.0;
-    Ok(Some(Encoded { run: RunKey(head >> 1), is_new: head & 1 == 1, body }))
+    Ok(Some(EncodedFacts { run: RunKey(head >> 1), is_new: head & 1 == 1, body }))
 }
 
-impl Encoded<'_> {
+impl EncodedFacts<'_> {
     /// The facts themselves.
-    pub(super) fn read(&self) -> Result<VisibilityRow, Damaged> {
+    pub(super) fn read(&self) -> Result<VisibilityRow, DamagedFacts> {
         let mut reader = Reader(self.body);
         let present = reader.number()?;
         let has = |bit: u64| present & bit != 0;
-        let namespace = NamespaceKey(reader.number()?.try_into().map_err(|_| Damaged)?);
+        let namespace = NamespaceKey(reader.number()?.try_into().map_err(|_| DamagedFacts)?);
         let status = reader.small()?;
         let start_time = reader.signed()?;
         // Fields are read in the order they are named.
@@ -157,7 +157,7 @@ impl Encoded<'_> {
             task_retry: reader.retry(has(TASK_RETRY), has(TASK_FAILURE))?,
             attributes: reader.attributes()?,
         };
-        if reader.0.is_empty() { Ok(row) } else { Err(Damaged) }
+        if reader.0.is_empty() { Ok(row) } else { Err(DamagedFacts) }
     }
 }
 
@@ -165,13 +165,13 @@ impl Encoded<'_> {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged)?;
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DamagedFacts> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(DamagedFacts)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn number(&mut self) -> Result<u64, Damaged> {
+    fn number(&mut self) -> Result<u64, DamagedFacts> {
         let mut number = 0;
         for shift in (0..u64::BITS).step_by(7) {
             let byte = self.take(1)?[0];
@@ -180,32 +180,32 @@ impl<'a> Reader<'a> {
                 return Ok(number);
             }
         }
-        Err(Damaged)
+        Err(DamagedFacts)
     }
 
-    fn signed(&mut self) -> Result<i64, Damaged> {
+    fn signed(&mut self) -> Result<i64, DamagedFacts> {
         let folded = self.number()?;
         Ok((folded >> 1).cast_signed() ^ -(folded & 1).cast_signed())
     }
 
-    fn small(&mut self) -> Result<i32, Damaged> {
-        self.signed()?.try_into().map_err(|_| Damaged)
+    fn small(&mut self) -> Result<i32, DamagedFacts> {
+        self.signed()?.try_into().map_err(|_| DamagedFacts)
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], Damaged> {
+    fn bytes(&mut self) -> Result<&'a [u8], DamagedFacts> {
         let length = self.number()?;
-        self.take(length.try_into().map_err(|_| Damaged)?)
+        self.take(length.try_into().map_err(|_| DamagedFacts)?)
     }
 
-    fn text(&mut self) -> Result<String, Damaged> {
-        str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| Damaged)
+    fn text(&mut self) -> Result<String, DamagedFacts> {
+        str::from_utf8(self.bytes()?).map(str::to_owned).map_err(|_| DamagedFacts)
     }
 
-    fn pair(&mut self, is_present: bool) -> Result<Option<(String, String)>, Damaged> {
+    fn pair(&mut self, is_present: bool) -> Result<Option<(String, String)>, DamagedFacts> {
         is_present.then(|| Ok((self.text()?, self.text()?))).transpose()
     }
 
-    fn closed(&mut self, is_present: bool) -> Result<Option<Closed>, Damaged> {
+    fn closed(&mut self, is_present: bool) -> Result<Option<Closed>, DamagedFacts> {
         let mut closed = || {
             Ok(Closed {
                 time: self.signed()?,
@@ -217,17 +217,17 @@ impl<'a> Reader<'a> {
         is_present.then(&mut closed).transpose()
     }
 
-    fn retry(&mut self, is_present: bool, has_failure: bool) -> Result<Option<Retry>, Damaged> {
+    fn retry(&mut self, is_present: bool, has_failure: bool) -> Result<Option<Retry>, DamagedFacts> {
         let mut retry = || Ok(Retry { attempt: self.small()?, failure: has_failure.then(|| self.text()).transpose()? });
         is_present.then(&mut retry).transpose()
     }
 
-    fn attributes(&mut self) -> Result<BTreeMap<u32, Value>, Damaged> {
+    fn attributes(&mut self) -> Result<BTreeMap<u32, Value>, DamagedFacts> {
         let length = self.number()?;
-        (0..length).map(|_| Ok((self.number()?.try_into().map_err(|_| Damaged)?, self.value()?))).collect()
+        (0..length).map(|_| Ok((self.number()?.try_into().map_err(|_| DamagedFacts)?, self.value()?))).collect()
     }
 
-    fn value(&mut self) -> Result<Value, Damaged> {
+    fn value(&mut self) -> Result<Value, DamagedFacts> {
         Ok(match self.take(1)?[0] {
             0 => Value::Text(self.text()?),
             1 => {
@@ -235,9 +235,9 @@ impl<'a> Reader<'a> {
                 Value::List((0..length).map(|_| self.text()).collect::<Result<_, _>>()?)
             }
             2 => Value::Int(self.signed()?),
-            3 => Value::Double(f64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Damaged)?)),
+            3 => Value::Double(f64::from_le_bytes(self.take(8)?.try_into().map_err(|_| DamagedFacts)?)),
             4 => Value::Bool(self.take(1)?[0] != 0),
-            _ => return Err(Damaged),
+            _ => return Err(DamagedFacts),
         })
     }
 }
@@ -270,7 +270,7 @@ mod tests {
         vec![row(1), full, row(300)]
     }
 
-    fn all(mut bytes: &[u8]) -> Result<Vec<(VisibilityRow, bool)>, Damaged> {
+    fn all(mut bytes: &[u8]) -> Result<Vec<(VisibilityRow, bool)>, DamagedFacts> {
         let mut found = Vec::new();
         while let Some(facts) = next(&mut bytes)? {
             found.push((facts.read()?, facts.is_new));

@@ -131,7 +131,7 @@ impl PendingFacts {
         let mut rest = &self.facts[self.listed..];
         while let Some(mut facts) = encoded::next(&mut rest).map_err(|_| damaged())? {
             let run = layout::run_row(facts.run).ok_or_else(damaged)?;
-            let was_new = newest.get(&run).is_some_and(|facts: &encoded::Encoded<'_>| facts.is_new);
+            let was_new = newest.get(&run).is_some_and(|facts: &encoded::EncodedFacts<'_>| facts.is_new);
             facts.is_new |= was_new;
             newest.insert(run, facts);
         }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use segno_store::kit::row;
 use segno_store::visibility::{
@@ -13,6 +13,7 @@ use segno_store::{Commit, NamespaceKey, RunWrite, Store, Wait, kit};
 
 use super::plans;
 use crate::{Options, SqliteStore};
+use segno_store::lock::lock;
 
 const RUNS: u64 = 6_000;
 const AS_OF: i64 = 1 << 40;
@@ -49,7 +50,7 @@ impl Drop for Filled {
 fn filled() -> Filled {
     static STORES: AtomicU32 = AtomicU32::new(0);
     static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = lock(&ALONE);
     let name = format!("segno-plans-{}-{}", std::process::id(), STORES.fetch_add(1, Ordering::Relaxed));
     let directory = std::env::temp_dir().join(name);
     let options = Options { durable: false, ..Options::default() };

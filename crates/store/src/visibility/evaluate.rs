@@ -61,6 +61,20 @@ impl Filter {
     }
 }
 
+impl Comparison {
+    /// Whether it holds for a value that is ordered so to the one it is compared with.
+    pub fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::NotEqual => ordering.is_ne(),
+            Self::Less => ordering.is_lt(),
+            Self::LessOrEqual => ordering.is_le(),
+            Self::Greater => ordering.is_gt(),
+            Self::GreaterOrEqual => ordering.is_ge(),
+        }
+    }
+}
+
 impl Value {
     /// How two values of the same kind are ordered; `None` if they are of different kinds. Numbers of different types
     /// are compared exactly.
@@ -100,13 +114,13 @@ fn compare(kind: Kind, value: Option<Value>, comparison: Comparison, wanted: &Va
     }
     match (kind, &value, wanted) {
         (Kind::KeywordList, Some(Value::List(items)), Value::Text(wanted)) => {
-            Some(items.iter().any(|item| holds(comparison, item.cmp(wanted))))
+            Some(items.iter().any(|item| comparison.holds(item.cmp(wanted))))
         }
         (Kind::Text, Some(Value::Text(text)), Value::Text(wanted)) if comparison == Comparison::Equal => {
             Some(contains_word(text, wanted))
         }
         (Kind::KeywordList | Kind::Text, None, _) => Some(false),
-        (_, Some(value), wanted) => value.compare(wanted).map(|ordering| holds(comparison, ordering)),
+        (_, Some(value), wanted) => value.compare(wanted).map(|ordering| comparison.holds(ordering)),
         (_, None, _) => None,
     }
 }
@@ -117,17 +131,6 @@ fn search(kind: Kind, value: Option<Value>, found: impl Fn(&str) -> bool) -> Opt
         (_, Some(Value::List(items))) => Some(items.iter().any(|item| found(item))),
         (Kind::KeywordList | Kind::Text, None) => Some(false),
         _ => None,
-    }
-}
-
-fn holds(comparison: Comparison, ordering: Ordering) -> bool {
-    match comparison {
-        Comparison::Equal => ordering.is_eq(),
-        Comparison::NotEqual => ordering.is_ne(),
-        Comparison::Less => ordering.is_lt(),
-        Comparison::LessOrEqual => ordering.is_le(),
-        Comparison::Greater => ordering.is_gt(),
-        Comparison::GreaterOrEqual => ordering.is_ge(),
     }
 }
 

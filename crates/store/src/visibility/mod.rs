@@ -10,11 +10,10 @@ mod attribute;
 mod evaluate;
 mod literal;
 mod page;
-mod parse;
+pub mod parse;
 mod query;
 mod resolve;
 mod row;
-mod syntax;
 mod token;
 pub mod words;
 
@@ -25,4 +24,3 @@ pub use parse::BadFilter;
 pub use query::{Comparison, Count, Cursor, Filter, ListPage, ListQuery, Listed, Order, Phase};
 pub use resolve::{Names, parse_count, parse_list};
 pub use row::{Closed, Retry, Value, VisibilityRow, key_in_run_id};
-pub use syntax::{BadSyntax, check_syntax};

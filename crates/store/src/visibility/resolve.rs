@@ -3,7 +3,7 @@
 //! Names are resolved as in Temporal: its own come first, then those of the namespace, then Segno's; the prefix
 //! `Temporal` may be left out or added. Values must be of the attribute's type, also as in Temporal.
 
-use super::parse::{self, BadFilter, Literal, Name, Test, Tree, WrittenValue};
+use super::parse::{self, BadFilter, Literal, Name, Query, Test, Tree, WrittenValue};
 use super::{Attribute, Comparison, Filter, Kind, Order, Value, literal, words};
 
 /// The attributes of a namespace besides those that every run has.
@@ -49,7 +49,7 @@ const PREFIX: &str = "Temporal";
 
 /// The filter and order of a list. An empty text is all runs, newest first.
 pub fn parse_list(text: &str, names: &dyn Names) -> Result<(Filter, Order), BadFilter> {
-    let query = parse::parse(text)?;
+    let query = parse_filter(text)?;
     if let Some(name) = query.group_by {
         return Err(BadFilter::new(name.at, "GROUP BY works only in counts; leave it out of a list"));
     }
@@ -64,13 +64,21 @@ pub fn parse_list(text: &str, names: &dyn Names) -> Result<(Filter, Order), BadF
 
 /// The filter and grouping of a count.
 pub fn parse_count(text: &str, names: &dyn Names) -> Result<(Filter, Option<Attribute>), BadFilter> {
-    let query = parse::parse(text)?;
+    let query = parse_filter(text)?;
     if let Some((name, _)) = query.order_by {
         return Err(BadFilter::new(name.at, "ORDER BY works only in lists; leave it out of a count"));
     }
     let filter = filter(query.condition, names)?;
     let group_by = query.group_by.map(|name| find(&name, names)).transpose()?;
     Ok((filter, group_by))
+}
+
+fn parse_filter(text: &str) -> Result<Query, BadFilter> {
+    let query = parse::parse(text)?;
+    match query.limit_at {
+        Some(at) => Err(BadFilter::new(at, "LIMIT has no meaning here; ask for a page size instead")),
+        None => Ok(query),
+    }
 }
 
 fn filter(condition: Option<Tree>, names: &dyn Names) -> Result<Filter, BadFilter> {
@@ -84,7 +92,11 @@ fn resolve(tree: Tree, names: &dyn Names) -> Result<Filter, BadFilter> {
         Tree::All(parts) => Filter::All(each(parts)?),
         Tree::Any(parts) => Filter::Any(each(parts)?),
         Tree::Not(part) => Filter::Not(Box::new(resolve(*part, names)?)),
-        Tree::Condition(name, test) => condition(find(&name, names)?, &name, test)?,
+        Tree::Condition { name, negated, test } => {
+            let filter = condition(find(&name, names)?, &name, test)?;
+            if negated { Filter::Not(Box::new(filter)) } else { filter }
+        }
+        Tree::NotAFilter(bad) => return Err(bad),
     })
 }
 

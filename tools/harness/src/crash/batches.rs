@@ -30,7 +30,7 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 const LISTED_WORKFLOWS: usize = 24;
 const PER_SECOND: f32 = 60.0;
 /// Workflows of a job by filter: more than a page, which is 256.
-const FILTERED: usize = 300;
+const FILTER_JOB_WORKFLOWS: usize = 300;
 /// Jobs by list for each one by filter.
 const LISTS_PER_FILTER: u64 = 4;
 /// Starts under way at once.
@@ -54,8 +54,9 @@ pub async fn run(shared: Rc<Shared>, mut client: Client) {
 type Target = (String, String);
 
 async fn signalled(shared: &Rc<Shared>, client: &mut Client, name: &str, by_filter: bool) -> Result<(), Breach> {
-    let ids: Vec<String> =
-        (0..if by_filter { FILTERED } else { LISTED_WORKFLOWS }).map(|number| format!("{name}-{number}")).collect();
+    let ids: Vec<String> = (0..if by_filter { FILTER_JOB_WORKFLOWS } else { LISTED_WORKFLOWS })
+        .map(|number| format!("{name}-{number}"))
+        .collect();
     let mut targets: Vec<Target> = Vec::new();
     for some in ids.chunks(CONCURRENT_STARTS_MAX) {
         let mut starts = tokio::task::JoinSet::new();

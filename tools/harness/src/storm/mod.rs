@@ -46,11 +46,11 @@ use cluster::Cluster;
 use nemesis::Nemesis;
 
 /// What a node says of a pooler that it cannot use.
-const REFUSED: &str = "not in session mode";
+const POOLER_REFUSAL: &str = "not in session mode";
 /// Hot workflows at a time.
 const LISTS: usize = 9;
 /// Clients that ask queries.
-const ASKERS: usize = 3;
+const QUERY_CLIENTS: usize = 3;
 /// Workflows at a time whose wake-ups come nearer.
 const SLEEPERS: usize = 12;
 
@@ -195,7 +195,7 @@ async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> R
     let started = cluster.start().await;
     if options.pooler == Some(pooler::Mode::Transaction) {
         match started {
-            Err(error) if error.to_string().contains(REFUSED) => {
+            Err(error) if error.to_string().contains(POOLER_REFUSAL) => {
                 println!("a pooler in this mode is refused, as it must be")
             }
             _ => shared.ledger.breach(Breach::Wrong("a pooler in this mode is not refused".to_owned())),
@@ -261,8 +261,8 @@ impl Storm<'_> {
         for number in 0..LISTS {
             load.spawn_local(append::write(shared.clone(), lists.clone(), gate(number)?, place(number, LISTS)));
         }
-        for number in 0..ASKERS {
-            load.spawn_local(queries::ask(shared.clone(), gate(number)?, place(number, ASKERS)));
+        for number in 0..QUERY_CLIENTS {
+            load.spawn_local(queries::ask(shared.clone(), gate(number)?, place(number, QUERY_CLIENTS)));
         }
         for number in 0..SLEEPERS {
             load.spawn_local(wakes::run(shared.clone(), gate(number)?, place(number, SLEEPERS)));

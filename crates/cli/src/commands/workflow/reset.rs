@@ -28,7 +28,7 @@ pub struct Reset {
     event_id: Option<i64>,
     /// The workflow task to reset to.
     #[arg(long, alias = "type", value_enum, ignore_case = true, value_name = "PLACE")]
-    to: Option<Place>,
+    to: Option<ResetPoint>,
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -36,7 +36,7 @@ pub struct Reset {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-enum Place {
+enum ResetPoint {
     FirstWorkflowTask,
     LastWorkflowTask,
 }
@@ -77,14 +77,14 @@ impl Reset {
 }
 
 /// The event that ended the first or the last completed workflow task.
-async fn find(client: &mut Client, target: &Target, place: Option<Place>) -> anyhow::Result<i64> {
+async fn find(client: &mut Client, target: &Target, place: Option<ResetPoint>) -> anyhow::Result<i64> {
     let mut found = None;
     let mut token = Bytes::new();
     loop {
         let page = client.history(&target.execution(), token, false, false).await?;
         let completed = page.events.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted);
         for event in completed {
-            if found.is_none() || place != Some(Place::FirstWorkflowTask) {
+            if found.is_none() || place != Some(ResetPoint::FirstWorkflowTask) {
                 found = Some(event.event_id);
             }
         }

@@ -129,7 +129,7 @@ fn text(answer: &ExplainResponse, colors: bool) -> String {
     let kind = plain(&answer.workflow_type).into_owned();
     let title = format!("Workflow {} ({kind}) {}.", plain(&answer.workflow_id), stands(&answer.status));
     let mut lines = vec![Style::Bold.paint(&title, colors)];
-    lines.extend(answer.reasons.iter().flat_map(told));
+    lines.extend(answer.reasons.iter().flat_map(reason_lines));
     lines.join("\n")
 }
 
@@ -145,7 +145,7 @@ fn stands(status: &str) -> String {
     }
 }
 
-fn told(reason: &Reason) -> Vec<String> {
+fn reason_lines(reason: &Reason) -> Vec<String> {
     let mut lines = vec![format!("- {}", plain(&reason.text))];
     lines.extend(reason.details.iter().map(|line| format!("    {}", plain(line))));
     if !reason.hint.is_empty() {

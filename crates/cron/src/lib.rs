@@ -4,6 +4,9 @@
 //! `@every 90s`, and a `CRON_TZ=` or `TZ=` prefix. Its quirks are kept on purpose (7 is no Sunday, `1-5/0` is refused,
 //! an hour that a clock change skips does not fire), since a workflow moved from Temporal must fire at the same times.
 //!
+//! The engine computes times with it, and the compiler of scripts checks texts with it. Calendars of schedules have another
+//! syntax and are the engine's.
+//!
 //! Nothing here reads a clock, and zones come from the bundled database, never from the machine: replaying the same
 //! inputs gives the same answer on every machine.
 
@@ -12,7 +15,9 @@ use std::sync::OnceLock;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 use jiff::{Timestamp, ToSpan};
-use segno_proto::Nanos;
+
+/// A time or duration in nanoseconds.
+type Nanos = i64;
 
 const SECOND: i64 = 1_000_000_000;
 /// Set beside the bits of a field written `*` or `?`: day of month and day of week combine differently then.
@@ -247,6 +252,8 @@ fn zone(name: &str) -> Option<TimeZone> {
     match name {
         // `Local` is the server's zone, and a server has none other than UTC.
         "" | "UTC" | "Local" => Some(TimeZone::UTC),
+        // A zone that stands for none.
+        "Etc/Unknown" => None,
         name => BUNDLED.get_or_init(TimeZoneDatabase::bundled).get(name).ok(),
     }
 }
@@ -297,7 +304,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// Go's `time.ParseDuration`: `1h30m`, `1.5s`, `-2ms`. In nanoseconds.
-pub(crate) fn go_duration(text: &str) -> Option<i64> {
+pub fn go_duration(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),
@@ -336,5 +343,4 @@ pub(crate) fn go_duration(text: &str) -> Option<i64> {
 }
 
 #[cfg(test)]
-#[path = "cron_tests.rs"]
 mod tests;
