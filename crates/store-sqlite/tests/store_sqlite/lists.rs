@@ -37,7 +37,7 @@ fn nothing_waits_for_lists_and_they_end_with_their_callers() {
         let mut callers = Vec::new();
         let mut counts = Vec::new();
         for _ in 0..10 {
-            let (limit, caller) = ReadLimit::cancellable(Instant::now() + Duration::from_secs(600));
+            let (limit, caller) = ReadLimit::cancellable((Instant::now() + Duration::from_secs(600)).into());
             callers.push(caller);
             let store = &store;
             counts.push(scope.spawn(move || store.count_within(NAMESPACE, &long(), None, &limit).wait()));
@@ -65,7 +65,7 @@ fn nothing_waits_for_lists_and_they_end_with_their_callers() {
 fn a_count_ends_at_its_deadline() {
     let directory = Directory::new();
     let store = filled(&directory);
-    let limit = ReadLimit::until(Instant::now() + Duration::from_millis(100));
+    let limit = ReadLimit::until((Instant::now() + Duration::from_millis(100)).into());
     assert_eq!(store.count_within(NAMESPACE, &long(), None, &limit).wait(), Err(ReadError::DeadlineExceeded));
 }
 
