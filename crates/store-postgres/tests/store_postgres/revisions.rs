@@ -1,6 +1,6 @@
 //! The revision of documents: what counts in it, and what nodes learn of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use segno_store::{
@@ -8,6 +8,7 @@ use segno_store::{
     cluster::{Membership, Revisions},
 };
 use segno_store_postgres::{Options, PostgresStore};
+use tokio::time::Instant;
 
 use crate::common::World;
 
