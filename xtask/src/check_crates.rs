@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "segno-runs",
         &["segno-deployments", "segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"],
     ),
+    ("segno-operations", &["segno-engine", "segno-environment", "segno-proto", "segno-runs", "segno-store"]),
     (
         "segno-workers",
         &["segno-engine", "segno-environment", "segno-matching", "segno-proto", "segno-runs", "segno-store"],
@@ -65,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-engine",
             "segno-environment",
             "segno-matching",
+            "segno-operations",
             "segno-proto",
             "segno-runs",
             "segno-scripts",
@@ -139,6 +141,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ("segno-store-postgres", &["tonic", "hyper"], "storage knows no requests"),
     ("segno-environment", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-matching", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("segno-operations", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-runs", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-workers", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-dispatch", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),

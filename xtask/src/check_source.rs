@@ -31,6 +31,7 @@ const REQUEST_FREE: &[&str] = &[
     "crates/engine/src/",
     "crates/environment/src/",
     "crates/matching/src/",
+    "crates/operations/src/",
     "crates/runs/src/",
     "crates/workers/src/",
     "crates/dispatch/src/",

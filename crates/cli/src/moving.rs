@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::Args;
-use segno_node::{Environment, Moved};
+use segno_node::{Environment, ExportCounts};
 use segno_store::Store;
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{BackupError, DATABASE_FILE, SqliteStore};
@@ -67,7 +67,7 @@ impl OpenStore {
 
 impl DataPlace {
     /// Does something with the store, alone.
-    fn with(self, work: impl FnOnce(&dyn Store) -> anyhow::Result<Moved> + Send + 'static) -> anyhow::Result<Moved> {
+    fn with(self, work: impl FnOnce(&dyn Store) -> anyhow::Result<ExportCounts> + Send + 'static) -> anyhow::Result<ExportCounts> {
         logs::start(logs::Format::Human, "info")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let opened = runtime.block_on(self.open())?;
@@ -166,8 +166,8 @@ impl Import {
     }
 }
 
-fn print_moved(what: &str, moved: Moved) {
-    let Moved { namespaces, runs, batches, messages, documents } = moved;
+fn print_moved(what: &str, moved: ExportCounts) {
+    let ExportCounts { namespaces, runs, batches, messages, documents } = moved;
     // Standard output may be the file.
     eprintln!(
         "{what}: {runs} runs with {batches} batches of history, {messages} messages on their way, {documents} documents, \

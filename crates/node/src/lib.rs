@@ -29,19 +29,23 @@ pub use segno_matching::{
     LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
     TaskOffer, WorkerCommandTask,
 };
+pub use segno_operations::{
+    AccessKey, AccessKeys, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Batches, ExportCounts, MoveError,
+    NamespaceOperations, NewBatch, NewKeyError, Step, StepError, export, import, step_id,
+};
 pub use segno_runs::ports::{
     PortFuture,
     owner::Place,
     queue_use::{QueueUse, QueueUses},
 };
 pub use segno_runs::{
-    AccessKey, AccessKeys, ActivityToken, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, CallError,
+    ActivityToken, CallError,
     CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller,
-    ListPosition, MoveError, Moved, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewBatch, NewKeyError,
+    ListPosition, Namespace, NamespaceDetail, NamespaceName, Namespaces, 
     NewNamespace, NodeOptions, PAGES_MAX, PagesLost, QueryAnswer, QueryFailure, QueryReply, QueryToken, RULES_MAX,
-    RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated, Step, StepError,
+    RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated,
     TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, WaitFor, WithStartError, WorkflowKey,
-    export, import, kind_of, state_facts, step_id, with_request_bytes,
+    kind_of, state_facts, with_request_bytes,
 };
 pub use segno_scripts::{
     Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,

@@ -6,8 +6,8 @@ use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers
 use segno_dispatch::{self, Dispatch};
 use segno_environment::{Environment, environment::Listener};
 use segno_matching::Matching;
+use segno_operations::{AccessKeys, Batches, NamespaceOperations};
 use segno_runs::{
-    access_keys::AccessKeys,
     error::CallError,
     loops,
     options::NodeOptions,
@@ -31,6 +31,10 @@ pub struct Node {
     pub workers: Arc<Workers>,
     /// Tasks of runs on their way to workers.
     pub dispatch: Arc<Dispatch>,
+    /// Changes of namespaces, and the deletion of what belongs to them.
+    pub namespaces: Arc<NamespaceOperations>,
+    /// Batch jobs.
+    pub batches: Arc<Batches>,
     /// Who may call.
     pub access_keys: Arc<AccessKeys>,
     /// Workflows that the node executes itself.
@@ -71,8 +75,15 @@ impl Node {
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
         let access_keys = AccessKeys::new(runs.clone());
+        let batches = Batches::new(runs.clone());
+        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone());
         let cluster = peers.map(|peers| {
-            let parts = Parts { dispatch: dispatch.clone(), access_keys: access_keys.clone() };
+            let parts = Parts {
+                dispatch: dispatch.clone(),
+                access_keys: access_keys.clone(),
+                namespaces: namespaces.clone(),
+                batches: batches.clone(),
+            };
             let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(parts));
             dispatch.set_elsewhere(&cluster);
             cluster
@@ -83,21 +94,24 @@ impl Node {
         dispatch.load_queue_configs().await?;
         access_keys.load().await?;
         loops::load_documents(&runs).await?;
+        batches.load().await?;
         match &cluster {
             None => runs.recover().await?,
             Some(cluster) => cluster.join().await,
         }
         loops::start_loops(&runs);
+        namespaces.start();
         runs.supervise("the watch over workers", segno_workers::watch(workers.clone()));
         runs.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
         let scripts = Scripts::new(host, &runs);
         scripts.start();
-        Ok(Arc::new(Self { runs, matching, workers, dispatch, access_keys, scripts, cluster }))
+        Ok(Arc::new(Self { runs, matching, workers, dispatch, namespaces, batches, access_keys, scripts, cluster }))
     }
 
     /// Stops handing out work: long polls end empty, new calls are refused.
     pub fn shut_down(&self) {
         self.runs.shut_down();
+        self.namespaces.check_retention();
         self.dispatch.stop();
     }
 
@@ -149,6 +163,8 @@ impl Node {
 struct Parts {
     dispatch: Arc<Dispatch>,
     access_keys: Arc<AccessKeys>,
+    namespaces: Arc<NamespaceOperations>,
+    batches: Arc<Batches>,
 }
 
 impl ClusterObserver for Parts {
@@ -160,8 +176,7 @@ impl ClusterObserver for Parts {
             self.access_keys.load().await?;
             runs.turns.clone().load(runs).await?;
             runs.load_deployments().await?;
-            runs.retention_changed.notify_one();
-            runs.resume_deletions();
+            self.namespaces.resume();
             let runs = runs.clone();
             tokio::spawn(async move { runs.turns.clone().follow_schedules(&runs).await });
             Ok(())
@@ -173,9 +188,7 @@ impl ClusterObserver for Parts {
     }
 
     fn homes_changed(&self) {
-        let runs = &self.dispatch.runs;
-        runs.retention_changed.notify_one();
-        runs.resume_deletions();
-        runs.lead_batches();
+        self.namespaces.resume();
+        self.batches.follow_leader();
     }
 }

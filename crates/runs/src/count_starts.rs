@@ -26,6 +26,11 @@ impl Drop for CountedStart {
 }
 
 impl Runs {
+    /// Forgets the counted starts of a namespace that is deleted.
+    pub fn forget_starts(&self, namespace: NamespaceKey) {
+        self.start_limits.forget_namespace(namespace);
+    }
+
     /// Counts a workflow that is to be created, unless its namespace has or starts too many. `replaces` says whether it takes
     /// the place of an open one. What is given back is kept until it is stored.
     pub(crate) async fn count_start(

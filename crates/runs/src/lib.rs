@@ -8,9 +8,7 @@
 //! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`]. Of
 //! scripts it knows only the limits that a namespace can set.
 
-pub mod access_keys;
 mod backfill;
-mod batch;
 mod combine;
 mod commit_shares;
 mod committer;
@@ -28,7 +26,6 @@ mod list_position;
 mod load;
 pub mod loops;
 mod membership;
-mod moving;
 pub mod namespaces;
 pub mod options;
 mod outbox;
@@ -58,14 +55,11 @@ mod updates;
 mod visibility;
 mod wakes;
 
-pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
-pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
 pub use error::CallError;
 pub use history::{HistoryPage, HistoryView};
 pub use list_limits::ListCaller;
 pub use list_position::ListPosition;
-pub use moving::{MoveError, Moved, export, import};
 pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
@@ -79,4 +73,4 @@ pub use starts::{SignalWithStart, StartOutcome};
 pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
-pub use visibility::{FoundRun, FoundRuns, kind_of, state_facts};
+pub use visibility::{FoundRun, FoundRuns, facts_of, kind_of, state_facts};

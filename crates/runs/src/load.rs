@@ -116,7 +116,7 @@ impl Runs {
     }
 
     /// A run as stored.
-    pub(crate) async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
+    pub async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
         Ok(self.store.load(run).await?)
     }
 

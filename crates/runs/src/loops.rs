@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::{error::CallError, namespaces::retention, outbox, runs::Runs, wakes};
+use crate::{error::CallError, outbox, runs::Runs, wakes};
 
-/// Reads what is in memory as a whole: scripts, worker deployments and batches. The parts above are there by now.
+/// Reads what is in memory as a whole: scripts and worker deployments. The parts above are there by now.
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
     runs.turns.clone().load(runs).await?;
     runs.load_deployments().await?;
-    runs.load_batches().await?;
     runs.list_older_runs().await?;
     Ok(())
 }
@@ -17,9 +16,4 @@ pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
 pub fn start_loops(runs: &Arc<Runs>) {
     runs.supervise("the delivery of messages", outbox::run(runs.clone()));
     runs.supervise("the timer loop", wakes::run(runs.clone()));
-    // A caller that skips a month still wants to look at what ended before.
-    if runs.clock.skipping().is_none() {
-        runs.supervise("the deletion of expired runs", retention::apply(runs.clone()));
-    }
-    runs.resume_deletions();
 }

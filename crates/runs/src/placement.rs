@@ -79,7 +79,7 @@ impl Runs {
     }
 
     /// Deletes a run at the node that serves it.
-    pub(crate) async fn delete_anywhere(
+    pub async fn delete_anywhere(
         self: &Arc<Self>,
         workflow: &WorkflowKey,
         run_id: &str,

@@ -21,7 +21,6 @@ use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
 use tokio::sync::Notify;
 
 use crate::{
-    batch::Batches,
     committer::Committer,
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
@@ -80,13 +79,9 @@ pub struct Runs {
     pub effects: EffectsPort,
     /// Scripts.
     pub turns: Arc<dyn Turn>,
-    /// Batch operations.
-    pub batches: Batches,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub deleting: Mutex<HashSet<RunKey>>,
-    /// Namespaces that are being deleted by this node.
-    pub deleting_namespaces: Mutex<HashSet<NamespaceKey>>,
     pub(crate) vitals: Arc<Vitals>,
     /// Why the node is degraded, if it is.
     pub health: Arc<Health>,
@@ -94,8 +89,6 @@ pub struct Runs {
     pub metrics: Arc<Metrics>,
     /// All namespaces.
     pub namespaces: Namespaces,
-    /// Notified when closed runs may be due earlier than before.
-    pub retention_changed: Notify,
     pub(crate) run_keys: RunKeys,
     stopping: AtomicBool,
     /// Nothing is served now, not even to other nodes.
@@ -149,15 +142,12 @@ impl Runs {
             outbox: Outbox::default(),
             effects: EffectsPort::default(),
             turns,
-            batches: Batches::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
-            deleting_namespaces: Mutex::default(),
             vitals,
             health,
             metrics,
             namespaces,
-            retention_changed: Notify::new(),
             run_keys: RunKeys::default(),
             stopping: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -242,14 +232,12 @@ impl Runs {
         self.stop.notify_waiters();
         // Wakes the timer loop, which then ends.
         self.timers.earlier.notify_one();
-        self.retention_changed.notify_one();
         self.outbox.look();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
     pub fn clock_moved(&self) {
         self.timers.earlier.notify_one();
-        self.retention_changed.notify_one();
         if let Some(effects) = self.effects() {
             effects.clock_moved();
         }

@@ -87,7 +87,7 @@ pub fn state_facts(state: Bytes) -> Result<StateFacts, String> {
 }
 
 /// The searchable facts of a run.
-pub(crate) fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
+pub fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
     let (info, state) = (&run.info, run.state());
     let pair =
         |execution: &segno_proto::common::WorkflowExecution| (execution.workflow_id.clone(), execution.run_id.clone());

@@ -166,7 +166,7 @@ impl Server {
         let queue_homes: Arc<dyn QueueUses> = Arc::new(QueueHomes::new(handlers.clone()));
         node.runs.queue_uses.set(Arc::downgrade(&queue_homes));
         if self.carries_out_batches {
-            node.runs.run_batches(Arc::new(BatchCalls::new(&handlers)));
+            node.batches.run(Arc::new(BatchCalls::new(&handlers)));
         }
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);

@@ -216,7 +216,7 @@ async fn a_run_is_kept_until_its_tasks_are_over() {
     let node = place.node().await;
     let retention = 3600 * 1_000_000_000;
     let new = NewNamespace { name: "short".to_owned(), retention, ..Default::default() };
-    let namespace = node.runs.register_namespace(new).await.expect("it is registered");
+    let namespace = node.namespaces.register(new).await.expect("it is registered");
     let text = COMPLETES.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
     node.scripts.deploy(namespace.clone(), source).await.expect("it is deployed");

@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 async fn namespace(node: &Arc<Node>, name: &str, retention: Duration) -> Arc<Namespace> {
     let retention = retention.as_nanos() as i64;
     let new = NewNamespace { name: name.to_owned(), retention, ..Default::default() };
-    node.runs.register_namespace(new).await.expect("the name is free")
+    node.namespaces.register(new).await.expect("the name is free")
 }
 
 async fn start(node: &Arc<Node>, namespace: &Namespace, id: &str) -> WorkflowKey {
@@ -52,7 +52,7 @@ async fn until_gone(node: &Arc<Node>, key: &WorkflowKey) {
 
 fn jump(place: &Place, node: &Node, by: Duration) {
     place.clock.jump(by);
-    node.runs.clock_moved();
+    node.namespaces.check_retention();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ async fn a_shorter_retention_counts_for_runs_that_closed_before() {
         detail.retention = 2 * HOUR.as_nanos() as i64;
         Ok(())
     };
-    node.runs.change_namespace(NamespaceName::Name("n".to_owned()), shorter).await.expect("it is there");
+    node.namespaces.change(NamespaceName::Name("n".to_owned()), shorter).await.expect("it is there");
     until_gone(&node, &key).await;
 }
 
@@ -136,7 +136,7 @@ async fn what_expired_while_nobody_ran_goes_at_the_next_start() {
     // The first looks fail as well.
     plan.fail_write(3, WriteFault::NotDone);
     let node = place.start(&plan).await;
-    node.runs.clock_moved();
+    node.namespaces.check_retention();
     for key in &keys {
         until_gone(&node, key).await;
     }
@@ -170,7 +170,7 @@ async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
         keys.push(key);
     }
     let by_name = NamespaceName::Name("n".to_owned());
-    let name = node.runs.delete_namespace(by_name, 0).await.expect("it is there");
+    let name = node.namespaces.delete(by_name, 0).await.expect("it is there");
     assert_eq!(name, format!("n-deleted-{}", &old.detail.id[..5]));
     assert_eq!(node.runs.namespaces.get(&name).map(|namespace| namespace.state()), Some(NamespaceState::Deleted));
     assert!(node.runs.namespaces.live(&name).is_none() && node.runs.namespaces.get("n").is_none());
@@ -181,13 +181,13 @@ async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
     let same_id = start(&node, &new, "w1").await;
     // Deleting it twice is deleting it once.
     let by_id = NamespaceName::Id(old.detail.id.clone());
-    assert_eq!(node.runs.delete_namespace(by_id, 0).await, Ok(name));
+    assert_eq!(node.namespaces.delete(by_id, 0).await, Ok(name));
     until_deleted(&place, &node, &old).await;
     for key in &keys {
         assert_eq!(place.memory.current(old.key, &key.workflow_id).wait(), Ok(None));
     }
     assert!(is_there(&node, &same_id).await);
-    let unknown = node.runs.delete_namespace(NamespaceName::Name("nowhere".to_owned()), 0).await;
+    let unknown = node.namespaces.delete(NamespaceName::Name("nowhere".to_owned()), 0).await;
     assert_eq!(unknown, Err(CallError::NamespaceNotFound("nowhere".to_owned())));
 }
 
@@ -200,7 +200,7 @@ async fn a_deletion_goes_on_after_a_restart_in_the_middle() {
     for id in 0..100 {
         start(&node, &old, &format!("w{id}")).await;
     }
-    node.runs.delete_namespace(NamespaceName::Name("n".to_owned()), 0).await.expect("it is there");
+    node.namespaces.delete(NamespaceName::Name("n".to_owned()), 0).await.expect("it is there");
     let left = |limit| place.memory.runs_of(old.key, None, limit).wait().map(|runs| runs.len());
     for _ in 0..1000 {
         if left(200).is_ok_and(|left| left < 100) {
@@ -238,7 +238,7 @@ async fn a_record_stays_as_long_as_its_deleter_wants() {
     let old = namespace(&node, "n", HOUR).await;
     let key = start(&node, &old, "w").await;
     let delay = HOUR.as_nanos() as i64;
-    node.runs.delete_namespace(NamespaceName::Name("n".to_owned()), delay).await.expect("it is there");
+    node.namespaces.delete(NamespaceName::Name("n".to_owned()), delay).await.expect("it is there");
     until_gone(&node, &key).await;
     sleep(Duration::from_millis(1500)).await;
     assert!(node.runs.namespaces.find(&NamespaceName::Id(old.detail.id.clone())).is_some());

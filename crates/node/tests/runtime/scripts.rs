@@ -126,7 +126,7 @@ async fn overtime() {
     let data = BTreeMap::from([("segno.flow.steps-max".to_owned(), "10000000000".to_owned())]);
     let retention = 86_400_000 * story::MILLISECOND;
     let new = NewNamespace { name: PATIENT.to_owned(), retention, data, ..Default::default() };
-    node.runs.register_namespace(new).await.expect("it is registered");
+    node.namespaces.register(new).await.expect("it is registered");
     deploy(&node, "workflow w() { while (true) {} }").await;
     let run = start(&node, 600).await;
     until_failed(&node, &run, script::OVERTIME_ATTEMPTS_MAX.into()).await;

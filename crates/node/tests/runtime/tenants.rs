@@ -28,7 +28,7 @@ async fn node() -> Arc<Node> {
 async fn namespace(node: &Arc<Node>, name: &str, settings: &[(&str, &str)]) -> Arc<Namespace> {
     let data: BTreeMap<_, _> = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let new = NewNamespace { name: name.to_owned(), retention: 86_400_000_000_000, data, ..Default::default() };
-    node.runs.register_namespace(new).await.expect("the name is free")
+    node.namespaces.register(new).await.expect("the name is free")
 }
 
 async fn deploy(node: &Arc<Node>, namespace: &Arc<Namespace>, text: &str) {

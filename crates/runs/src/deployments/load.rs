@@ -36,7 +36,7 @@ impl Runs {
     }
 
     /// Removes the deployments of a namespace that is deleted.
-    pub(crate) async fn forget_deployments(&self, namespace: NamespaceKey) -> Result<(), CallError> {
+    pub async fn forget_deployments(&self, namespace: NamespaceKey) -> Result<(), CallError> {
         let _alone = self.deployment_locks.reading.write().await;
         loop {
             let page = self.store.documents(namespace, PREFIX, None, PAGE).await?;

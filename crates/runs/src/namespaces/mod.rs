@@ -1,12 +1,9 @@
 //! Namespaces: few, small, all in memory, stored when they change.
 //!
-//! [`registry`] has all of them, [`changes`] registers and changes them, [`deletion`] deletes them, [`retention`] deletes
-//! their closed runs in time, [`settings`] are what can be set for each.
+//! [`registry`] has all of them, [`settings`] are what can be set for each. The crate `segno-operations` registers, changes and
+//! deletes them.
 
-mod changes;
-mod deletion;
 mod registry;
-pub mod retention;
 mod settings;
 
 use std::collections::BTreeMap;

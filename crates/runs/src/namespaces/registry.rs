@@ -184,7 +184,8 @@ impl Namespaces {
         self.tables().by_key.range(from).map(|(_, namespace)| namespace.clone()).collect()
     }
 
-    pub(super) async fn register(
+    /// Registers a namespace. Once this returns it is stored.
+    pub async fn register(
         &self,
         store: &dyn Store,
         ids: &Ids,
@@ -213,7 +214,8 @@ impl Namespaces {
         self.store(store, namespace, store.create_namespace(&record)).await
     }
 
-    pub(super) async fn change(
+    /// Changes a namespace: `edit` gets its newest state. Once this returns the change is stored.
+    pub async fn change(
         &self,
         store: &dyn Store,
         name: &NamespaceName,
@@ -240,7 +242,7 @@ impl Namespaces {
     }
 
     /// Forgets a namespace whose runs are gone.
-    pub(super) async fn forget(&self, store: &dyn Store, key: NamespaceKey) -> Result<(), CallError> {
+    pub async fn forget(&self, store: &dyn Store, key: NamespaceKey) -> Result<(), CallError> {
         let _changing = self.changing.lock().await;
         let last_key = self.tables().last_key;
         if key.0 == last_key {

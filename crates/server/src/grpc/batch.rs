@@ -67,7 +67,7 @@ impl Workflows {
             query: request.visibility_query.clone(),
             request: request.encode_to_vec().into(),
         };
-        self.node.runs.start_batch(namespace, new).await.map_err(failed)?;
+        self.node.batches.start(namespace, new).await.map_err(failed)?;
         Ok(StartBatchOperationResponse::default())
     }
 
@@ -77,7 +77,7 @@ impl Workflows {
     ) -> Result<DescribeBatchOperationResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         checks::describe(&request).map_err(refused)?;
-        let (info, started) = self.node.runs.batch(&namespace, &request.job_id).await.map_err(failed)?;
+        let (info, started) = self.node.batches.describe(&namespace, &request.job_id).await.map_err(failed)?;
         let started =
             StartBatchOperationRequest::decode(started).map_err(|error| Status::data_loss(error.to_string()))?;
         Ok(DescribeBatchOperationResponse {
@@ -110,7 +110,7 @@ impl Workflows {
         };
         let size = usize::try_from(request.page_size).ok().filter(|size| (1..=PAGE_MAX).contains(size));
         let size = size.unwrap_or(PAGE_MAX);
-        let all = self.node.runs.batch_list(&namespace);
+        let all = self.node.batches.list(&namespace);
         let behind =
             |info: &&BatchInfo| after.as_ref().is_none_or(|after| BatchPageToken::of(info).place() < after.place());
         let page: Vec<&BatchInfo> = all.iter().filter(behind).take(size).collect();
@@ -134,7 +134,7 @@ impl Workflows {
     ) -> Result<StopBatchOperationResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         checks::stop(&request).map_err(refused)?;
-        self.node.runs.stop_batch(&namespace, &request.job_id).await.map_err(failed)?;
+        self.node.batches.stop(&namespace, &request.job_id).await.map_err(failed)?;
         Ok(StopBatchOperationResponse::default())
     }
 }

@@ -71,7 +71,7 @@ impl Workflows {
             owner_email: request.owner_email,
             data: request.data.into_iter().collect(),
         };
-        self.node.runs.register_namespace(new).await.map_err(failed)?;
+        self.node.namespaces.register(new).await.map_err(failed)?;
         Ok(RegisterNamespaceResponse::default())
     }
 
@@ -121,7 +121,7 @@ impl Workflows {
         usable(&self.node, &name)?;
         let now = self.node.runs.now();
         let edit = move |detail: &mut _| validate::namespace::update(request, detail, now).map_err(rejected);
-        let namespace = self.node.runs.change_namespace(name, edit).await.map_err(failed)?;
+        let namespace = self.node.namespaces.change(name, edit).await.map_err(failed)?;
         let (info, config, replication) = description(&self.node, &namespace);
         Ok(UpdateNamespaceResponse {
             namespace_info: Some(info),
@@ -141,7 +141,7 @@ impl Workflows {
             detail.state = NamespaceState::Deprecated as i32;
             Ok(())
         };
-        self.node.runs.change_namespace(name, edit).await.map_err(failed)?;
+        self.node.namespaces.change(name, edit).await.map_err(failed)?;
         Ok(DeprecateNamespaceResponse::default())
     }
 }
@@ -155,7 +155,7 @@ impl Operator {
         if name == NamespaceName::Name(validate::namespace::SYSTEM_NAMESPACE.to_owned()) {
             return Err(Status::failed_precondition("unable to delete system namespace"));
         }
-        let deleted_namespace = self.node.runs.delete_namespace(name, delay).await.map_err(failed)?;
+        let deleted_namespace = self.node.namespaces.delete(name, delay).await.map_err(failed)?;
         Ok(DeleteNamespaceResponse { deleted_namespace })
     }
 }

@@ -40,7 +40,7 @@ impl Workflows {
         };
         let added = rule.clone();
         let edit = move |detail: &mut NamespaceDetail| add(detail, spec.id, added);
-        self.node.runs.change_namespace(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
+        self.node.namespaces.change(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
         Ok(CreateWorkflowRuleResponse { rule: Some(rule), ..Default::default() })
     }
 
@@ -71,7 +71,7 @@ impl Workflows {
             Some(_) => Ok(()),
             None => Err(invalid(NOT_FOUND)),
         };
-        self.node.runs.change_namespace(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
+        self.node.namespaces.change(NamespaceName::Name(request.namespace), edit).await.map_err(failed)?;
         Ok(DeleteWorkflowRuleResponse {})
     }
 

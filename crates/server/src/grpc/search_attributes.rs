@@ -58,7 +58,7 @@ impl Operator {
             }
             Ok(())
         };
-        self.node.runs.change_namespace(name, edit).await.map_err(failed)?;
+        self.node.namespaces.change(name, edit).await.map_err(failed)?;
         Ok(AddSearchAttributesResponse::default())
     }
 
@@ -74,7 +74,7 @@ impl Operator {
         let edit = move |detail: &mut NamespaceDetail| {
             validate::namespace::remove_attributes(&request.search_attributes, detail).map_err(rejected)
         };
-        self.node.runs.change_namespace(name, edit).await.map_err(failed)?;
+        self.node.namespaces.change(name, edit).await.map_err(failed)?;
         Ok(RemoveSearchAttributesResponse::default())
     }
 

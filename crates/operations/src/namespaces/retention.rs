@@ -8,10 +8,10 @@ use std::{sync::Arc, time::Duration};
 
 use segno_environment::{clock::until, hash::HashSet};
 use segno_proto::Nanos;
+use segno_runs::{CallError, Namespace};
 use segno_store::{ReadError, RunKey, Store};
 
-use super::Namespace;
-use crate::{error::CallError, runs::Runs};
+use super::NamespaceOperations;
 
 /// Runs read at a time.
 const PAGE: usize = 64;
@@ -22,52 +22,52 @@ const STUCK: Nanos = 60 * 1_000_000_000;
 /// After a failure of the store.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Deletes expired runs until the node stops.
-pub async fn apply(runs: Arc<Runs>) {
-    while !runs.is_stopping() {
-        let changed = runs.retention_changed.notified();
-        let pause = match runs.delete_expired().await {
-            Ok(next) => until(runs.clock.now(), next),
-            Err(CallError::ShuttingDown) => return,
-            Err(error) => {
-                tracing::warn!(%error, "expired runs are not deleted yet; trying again");
-                RETRY_DELAY
-            }
-        };
-        let _ = tokio::time::timeout(pause, changed).await;
+impl NamespaceOperations {
+    /// Deletes expired runs until the node stops.
+    pub(super) async fn delete_expired_runs(self: Arc<Self>) {
+        while !self.runs.is_stopping() {
+            let changed = self.retention_changed.notified();
+            let pause = match self.delete_expired().await {
+                Ok(next) => until(self.runs.clock.now(), next),
+                Err(CallError::ShuttingDown) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "expired runs are not deleted yet; trying again");
+                    RETRY_DELAY
+                }
+            };
+            let _ = tokio::time::timeout(pause, changed).await;
+        }
     }
-}
 
-impl Runs {
     /// Deletes what has expired in all namespaces; says when to look again.
     async fn delete_expired(self: &Arc<Self>) -> Result<Nanos, CallError> {
         let mut next = Nanos::MAX;
-        if !self.leads() {
+        if !self.runs.leads() {
             // Notified when that changes.
             return Ok(next);
         }
-        for namespace in self.namespaces.all() {
+        for namespace in self.runs.namespaces.all() {
             // What is being deleted goes as a whole.
             if namespace.detail.deletion.is_none() {
                 next = next.min(self.delete_expired_of(&namespace).await?);
             }
         }
-        Ok(next.max(self.clock.now().saturating_add(STEP)))
+        Ok(next.max(self.runs.clock.now().saturating_add(STEP)))
     }
 
     async fn delete_expired_of(self: &Arc<Self>, namespace: &Namespace) -> Result<Nanos, CallError> {
         let (key, retention) = (namespace.key, namespace.detail.retention);
         let mut stuck = HashSet::default();
         let mut tried: HashSet<RunKey> = HashSet::default();
-        let now = self.clock.now();
+        let now = self.runs.clock.now();
         let expired = now.saturating_sub(retention);
         loop {
             let limit = PAGE + stuck.len();
-            let mut page = self.store.closed_runs(key, expired, limit).await?;
+            let mut page = self.runs.store.closed_runs(key, expired, limit).await?;
             // One that is still there after it was deleted waits for its messages to arrive.
             stuck.extend(page.iter().copied().filter(|run| tried.contains(run)));
             // One that has work left is kept until that is over.
-            stuck.extend(with_work(&*self.store, &page).await?);
+            stuck.extend(with_work(&*self.runs.store, &page).await?);
             page.retain(|run| !stuck.contains(run));
             if page.is_empty() {
                 break;
@@ -79,8 +79,8 @@ impl Runs {
         if !stuck.is_empty() {
             return Ok(now.saturating_add(STUCK));
         }
-        let first_job = self.forget_batches(key, expired).await?;
-        let first = self.store.first_close(key).await?;
+        let first_job = self.batches.forget(key, expired).await?;
+        let first = self.runs.store.first_close(key).await?;
         let first = first.into_iter().chain(first_job).min();
         Ok(first.unwrap_or(now).min(now).saturating_add(retention).saturating_add(1))
     }

@@ -8,11 +8,11 @@ use std::{sync::Arc, time::Duration};
 use segno_engine::Run;
 use segno_environment::{clock::until, finish::finish, lock::lock};
 use segno_proto::{Nanos, enums::NamespaceState};
+use segno_runs::{CallError, Namespace, NamespaceName, WorkflowKey, namespaces::Deletion};
 use segno_store::{Commit, NamespaceKey, RunKey};
 use tokio::task::JoinSet;
 
-use super::{Deletion, Namespace, NamespaceName};
-use crate::{error::CallError, runs::Runs, slots::WorkflowKey};
+use super::NamespaceOperations;
 
 /// Runs read at a time.
 const PAGE: usize = 64;
@@ -27,30 +27,31 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Characters of its id that a deleted namespace is named after, unless that name is taken.
 const SUFFIX_CHARACTERS: usize = 5;
 
-impl Runs {
+impl NamespaceOperations {
     /// Deletes a namespace. Once this returns it can no longer be used and its name is free; its runs and its record
     /// go in the background, the record not before `delay` is over. Gives back the name it has until then.
-    pub async fn delete_namespace(self: &Arc<Self>, name: NamespaceName, delay: Nanos) -> Result<String, CallError> {
-        let runs = self.clone();
-        let now = self.now();
+    pub async fn delete(self: &Arc<Self>, name: NamespaceName, delay: Nanos) -> Result<String, CallError> {
+        let operations = self.clone();
+        let now = self.runs.now();
         let (deleted, began) = finish(async move {
             let mut began = false;
             let delete = |namespace: &mut Namespace| {
                 began = namespace.detail.deletion.is_none();
                 if began {
-                    namespace.name = runs.name_when_deleted(namespace);
+                    namespace.name = operations.name_when_deleted(namespace);
                     namespace.detail.state = NamespaceState::Deleted as i32;
                     namespace.detail.deletion = Some(Deletion { not_before: now.saturating_add(delay) });
                 }
                 Ok(())
             };
+            let runs = &operations.runs;
             let deleted = runs.namespaces.change(&*runs.store, &name, delete).await?;
             Ok::<_, CallError>((deleted, began))
         })
         .await?;
         if began {
             tracing::info!(namespace = deleted.name, "deleting a namespace");
-            tokio::spawn(self.clone().carry_out_deletion(deleted.clone()));
+            tokio::spawn(self.clone().carry_out(deleted.clone()));
         }
         Ok(deleted.name.clone())
     }
@@ -62,39 +63,39 @@ impl Runs {
             let suffix = format!("-deleted-{}", &id[..length]);
             if namespace.name.ends_with(&suffix) { namespace.name.clone() } else { namespace.name.clone() + &suffix }
         });
-        let free = |name: &String| *name == namespace.name || self.namespaces.get(name).is_none();
+        let free = |name: &String| *name == namespace.name || self.runs.namespaces.get(name).is_none();
         names.into_iter().find(free).unwrap_or_else(|| id.clone())
     }
 
     /// Goes on with the deletions that were under way when the node stopped.
     pub fn resume_deletions(self: &Arc<Self>) {
-        if !self.leads() {
+        if !self.runs.leads() {
             return;
         }
-        for namespace in self.namespaces.all() {
+        for namespace in self.runs.namespaces.all() {
             if namespace.detail.deletion.is_some() {
-                tokio::spawn(self.clone().carry_out_deletion(namespace));
+                tokio::spawn(self.clone().carry_out(namespace));
             }
         }
     }
 
-    async fn carry_out_deletion(self: Arc<Self>, namespace: Arc<Namespace>) {
+    async fn carry_out(self: Arc<Self>, namespace: Arc<Namespace>) {
         // Workers that wait here are sent away.
-        if let Some(effects) = self.effects() {
+        if let Some(effects) = self.runs.effects() {
             effects.end_polls(namespace.key);
         }
-        if !lock(&self.deleting_namespaces).insert(namespace.key) {
+        if !lock(&self.deleting).insert(namespace.key) {
             return;
         }
         self.delete_while_leading(&namespace).await;
-        lock(&self.deleting_namespaces).remove(&namespace.key);
+        lock(&self.deleting).remove(&namespace.key);
     }
 
     async fn delete_while_leading(self: &Arc<Self>, namespace: &Namespace) {
-        while !self.is_stopping() && self.leads() {
+        while !self.runs.is_stopping() && self.runs.leads() {
             match self.try_deletion(namespace).await {
                 Ok(()) => {
-                    self.owner.publish_namespaces().await;
+                    self.runs.owner.publish_namespaces().await;
                     return;
                 }
                 Err(CallError::ShuttingDown) => return,
@@ -126,19 +127,19 @@ impl Runs {
             }
         }
         let not_before = namespace.detail.deletion.as_ref().map_or(0, |deletion| deletion.not_before);
-        while self.clock.now() < not_before {
-            let stopped = self.stop.notified();
-            if self.is_stopping() || tokio::time::timeout(until(self.clock.now(), not_before), stopped).await.is_ok() {
+        while self.runs.clock.now() < not_before {
+            let stopped = self.runs.stop.notified();
+            if self.runs.is_stopping() || tokio::time::timeout(until(self.runs.clock.now(), not_before), stopped).await.is_ok() {
                 return Err(CallError::ShuttingDown);
             }
         }
-        if let Some(effects) = self.effects() {
+        if let Some(effects) = self.runs.effects() {
             effects.forget_namespace(key);
         }
-        self.start_limits.forget_namespace(key);
-        self.forget_batches(key, Nanos::MAX).await?;
-        self.forget_deployments(key).await?;
-        let runs = self.clone();
+        self.runs.forget_starts(key);
+        self.batches.forget(key, Nanos::MAX).await?;
+        self.runs.forget_deployments(key).await?;
+        let runs = self.runs.clone();
         finish(async move { runs.namespaces.forget(&*runs.store, key).await }).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");
         Ok(())
@@ -149,7 +150,7 @@ impl Runs {
         let mut found = 0;
         let mut after = None;
         loop {
-            let page = self.store.runs_of(namespace, after, PAGE).await?;
+            let page = self.runs.store.runs_of(namespace, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(found) };
             after = Some(*last);
             found += page.len();
@@ -158,15 +159,15 @@ impl Runs {
     }
 
     /// Deletes runs, a few at a time. Those that are gone already are no failure.
-    pub async fn delete_runs(self: &Arc<Self>, keys: &[RunKey]) -> Result<(), CallError> {
+    pub(super) async fn delete_runs(self: &Arc<Self>, keys: &[RunKey]) -> Result<(), CallError> {
         for some in keys.chunks(AT_ONCE) {
-            if self.is_stopping() {
+            if self.runs.is_stopping() {
                 return Err(CallError::ShuttingDown);
             }
             let mut deletions = JoinSet::new();
             for run in some.iter().copied() {
-                let runs = self.clone();
-                deletions.spawn(async move { runs.delete_by_key(run).await });
+                let operations = self.clone();
+                deletions.spawn(async move { operations.delete_by_key(run).await });
             }
             let mut result = Ok(());
             // All of them come to their end, also if one fails.
@@ -179,7 +180,7 @@ impl Runs {
     }
 
     async fn delete_by_key(self: &Arc<Self>, key: RunKey) -> Result<(), CallError> {
-        let record = match self.load_record(key).await {
+        let record = match self.runs.load_record(key).await {
             Ok(Some(record)) => Run::decode(record.state).ok(),
             Ok(None) => return Ok(()),
             Err(CallError::DataLoss(_)) => None,
@@ -188,16 +189,16 @@ impl Runs {
         let Some(run) = record else {
             tracing::error!(run = key.0, "a run that cannot be read is deleted with its namespace or after its time");
             // Where its facts tell which workflow it belongs to, the pointer to it goes too.
-            if let Ok(Some(facts)) = self.store.facts(key).await {
+            if let Ok(Some(facts)) = self.runs.store.facts(key).await {
                 let workflow = WorkflowKey::new(facts.namespace, &facts.workflow_id);
-                if self.delete_anywhere(&workflow, &facts.run_id).await.is_ok() {
+                if self.runs.delete_anywhere(&workflow, &facts.run_id).await.is_ok() {
                     return Ok(());
                 }
             }
-            return Ok(self.committer.commit(Commit { delete_runs: vec![key], ..Default::default() }).await?);
+            return Ok(self.runs.committer.commit(Commit { delete_runs: vec![key], ..Default::default() }).await?);
         };
         let workflow = WorkflowKey::new(NamespaceKey(run.info.namespace_key), &run.info.workflow_id);
-        match self.delete_anywhere(&workflow, &run.info.run_id).await {
+        match self.runs.delete_anywhere(&workflow, &run.info.run_id).await {
             Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => Ok(()),
             result => result,
         }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use segno_engine::Run;
 use segno_environment::{environment::Random, ids::Ids};
+use segno_runs::{Namespaces, facts_of};
 use segno_store::{
     Commit, CurrentWrite, DocumentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
     RunWrite, ScriptWrite, Store, Wait,
@@ -13,10 +14,9 @@ use segno_store::{
 use siphasher::sip::SipHasher24;
 
 use super::{
-    DOCUMENT, DocumentRow, END, EndRow, HISTORY, HistoryRow, MAGIC, MoveError, Moved, NAMESPACE, NamespaceRow,
+    DOCUMENT, DocumentRow, END, EndRow, HISTORY, HistoryRow, MAGIC, MoveError, ExportCounts, NAMESPACE, NamespaceRow,
     PROGRESS, RECORD_BYTES_MAX, RUN, RunRow, checksum,
 };
-use crate::{namespaces::Namespaces, visibility::facts_of};
 
 /// Runs stored together.
 const GROUP: usize = 256;
@@ -90,7 +90,7 @@ impl Writer<'_> {
 }
 
 /// Fills an empty store with what an export has.
-pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Result<Moved, MoveError> {
+pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Result<ExportCounts, MoveError> {
     if !store.namespaces().wait()?.is_empty() || !store.open_runs(None, 1).wait()?.is_empty() {
         return Err(MoveError::NotEmpty);
     }
@@ -100,7 +100,7 @@ pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Resul
     if magic != MAGIC {
         return Err(damaged("it does not begin like one of this version"));
     }
-    let mut moved = Moved::default();
+    let mut counts = ExportCounts::default();
     let mut writer = Writer { store, group: Vec::new(), bytes: 0, highest: 0, versions: (0, 0) };
     let mut namespaces: Option<Namespaces> = None;
     // A run is stored with the first part of its history.
@@ -117,7 +117,7 @@ pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Resul
                 let row = NamespaceRow::decode(message).map_err(damaged)?;
                 let record = NamespaceRecord { key: NamespaceKey(row.key), name: row.name, detail: row.detail };
                 store.put_namespace(&record).wait()?;
-                moved.namespaces += 1;
+                counts.namespaces += 1;
             }
             RUN => {
                 if namespaces.is_none() {
@@ -129,16 +129,16 @@ pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Resul
                 let run =
                     Run::decode(row.state.clone()).map_err(|error| damaged(format!("run {}: {error}", row.key)))?;
                 writer.highest = writer.highest.max(row.key);
-                moved.runs += 1;
-                moved.messages += row.messages.len() as u64;
-                if moved.runs % PROGRESS == 0 {
-                    tracing::info!(runs = moved.runs, "importing");
+                counts.runs += 1;
+                counts.messages += row.messages.len() as u64;
+                if counts.runs % PROGRESS == 0 {
+                    tracing::info!(runs = counts.runs, "importing");
                 }
                 waiting = Some((row, run));
             }
             HISTORY => {
                 let row = HistoryRow::decode(message).map_err(damaged)?;
-                moved.batches += row.batches.len() as u64;
+                counts.batches += row.batches.len() as u64;
                 let batch = |batch: super::BatchRow| HistoryBatch {
                     first_event_id: batch.first,
                     last_event_id: batch.last,
@@ -155,7 +155,7 @@ pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Resul
             }
             DOCUMENT => {
                 let row = DocumentRow::decode(message).map_err(damaged)?;
-                moved.documents += 1;
+                counts.documents += 1;
                 let write = DocumentWrite {
                     namespace: NamespaceKey(row.namespace),
                     name: row.name,
@@ -165,14 +165,14 @@ pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Resul
             }
             END => {
                 let end = EndRow::decode(message).map_err(damaged)?;
-                let counted = Moved {
+                let counted = ExportCounts {
                     namespaces: end.namespaces,
                     runs: end.runs,
                     batches: end.batches,
                     messages: end.messages,
                     documents: end.documents,
                 };
-                if counted != moved || end.digest != digest {
+                if counted != counts || end.digest != digest {
                     return Err(damaged("its counts or its digest do not fit"));
                 }
                 writer.flush()?;
@@ -187,7 +187,7 @@ pub fn import(store: &dyn Store, random: &dyn Random, input: impl Read) -> Resul
         let missing = writer.highest + 1 - next;
         next = store.reserve_run_keys(missing).wait()?.0 + missing;
     }
-    Ok(moved)
+    Ok(counts)
 }
 
 fn store_run(

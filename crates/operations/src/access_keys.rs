@@ -9,9 +9,8 @@ use std::sync::{
 
 use prost::Message;
 use segno_environment::{finish::finish, hash::HashMap};
+use segno_runs::{CallError, Runs};
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
-
-use crate::{error::CallError, runs::Runs};
 
 const PREFIX: &str = "access-key/";
 /// Documents that belong to no namespace.

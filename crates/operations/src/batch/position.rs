@@ -1,11 +1,10 @@
 //! The stored position in a list.
 
+use segno_runs::ListPosition;
 use segno_store::{
     RunKey,
     visibility::{Cursor, Phase, Value},
 };
-
-use crate::list_position::ListPosition;
 
 /// See [`ListPosition`].
 #[derive(Clone, PartialEq, prost::Message)]

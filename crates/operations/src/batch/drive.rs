@@ -5,18 +5,16 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::standalone::WORKFLOW_ID_PREFIX;
-use segno_environment::lock::lock;
+use segno_environment::{lock::lock, sabotage};
 use segno_proto::enums::BatchOperationState;
+use segno_runs::{CallError, FoundRun, ListCaller, ListPosition, Namespace};
 use segno_store::Commit;
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{
+    Batches,
     jobs::{BatchPlan, BatchStep, BatchTarget, Job, StepError, info_write, request_document},
     position::StoredPosition,
-};
-use crate::{
-    error::CallError, list_limits::ListCaller, list_position::ListPosition, namespaces::Namespace, runs::Runs,
-    visibility::FoundRun,
 };
 
 /// Executions between two records of how far a job has come.
@@ -43,15 +41,15 @@ enum Progress {
     Ended,
 }
 
-impl Runs {
+impl Batches {
     /// Carries out a job in the background.
-    pub(super) fn begin_batch(self: &Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
-        let runs = self.clone();
+    pub(super) fn begin(self: &Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
+        let batches = self.clone();
         tokio::spawn(async move {
-            let driving = tokio::spawn(runs.clone().drive_batch(namespace.clone(), job.clone()));
+            let driving = tokio::spawn(batches.clone().drive(namespace.clone(), job.clone()));
             if driving.await.is_err_and(|error| error.is_panic()) {
                 tracing::error!(job = job.info().job_id, "a batch operation ended with a panic");
-                let ended = runs.end_batch(namespace.key, &job, BatchOperationState::Failed).await;
+                let ended = batches.end(namespace.key, &job, BatchOperationState::Failed).await;
                 if let Err(error) = ended {
                     tracing::error!(%error, "the end of a batch operation was not recorded");
                 }
@@ -59,14 +57,14 @@ impl Runs {
         });
     }
 
-    async fn drive_batch(self: Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
+    async fn drive(self: Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
         let id = job.info().job_id;
         let mut plan = None;
         let mut pace = None;
         loop {
-            let is_over = self.is_stopping() || !self.leads() || !job.info().is_open();
+            let is_over = self.runs.is_stopping() || !self.runs.leads() || !job.info().is_open();
             // A namespace that is being deleted takes its jobs along.
-            let gone = self.namespaces.by_key(namespace.key).is_none_or(|known| known.detail.deletion.is_some());
+            let gone = self.runs.namespaces.by_key(namespace.key).is_none_or(|known| known.detail.deletion.is_some());
             if is_over || gone {
                 return;
             }
@@ -88,7 +86,7 @@ impl Runs {
                 // A filter that means nothing will not mean more later.
                 Err(CallError::Rejected(refused)) => {
                     tracing::warn!(job = id, %refused, "a batch operation cannot be carried out");
-                    match self.end_batch(namespace.key, &job, BatchOperationState::Failed).await {
+                    match self.end(namespace.key, &job, BatchOperationState::Failed).await {
                         Ok(()) | Err(CallError::Rejected(_)) => return,
                         Err(error) => tracing::warn!(job = id, %error, "a batch operation waits for the store"),
                     }
@@ -104,21 +102,21 @@ impl Runs {
 
     /// What a job is to do. `None` if it cannot be carried out, which ends it.
     async fn plan_of(&self, namespace: &Namespace, job: &Job) -> Result<Option<BatchPlan>, CallError> {
-        let Some(steps) = self.batches.steps.get() else { return Ok(None) };
+        let Some(steps) = self.steps.get() else { return Ok(None) };
         let info = job.info();
         let (key, name) = (namespace.key, request_document(&info.job_id));
-        let request = self.store.document(key, &name).await?;
+        let request = self.runs.store.document(key, &name).await?;
         let request = request.ok_or_else(|| CallError::DataLoss("what it is to do is missing".to_owned()));
         match request.map(|request| steps.prepare(namespace, &info, request)) {
             Ok(Ok(plan)) => Ok(Some(plan)),
             Ok(Err(why)) => {
                 tracing::error!(job = info.job_id, why, "a batch operation cannot be carried out");
-                self.end_batch(key, job, BatchOperationState::Failed).await?;
+                self.end(key, job, BatchOperationState::Failed).await?;
                 Ok(None)
             }
             Err(why) => {
                 tracing::error!(job = info.job_id, %why, "a batch operation cannot be carried out");
-                self.end_batch(key, job, BatchOperationState::Failed).await?;
+                self.end(key, job, BatchOperationState::Failed).await?;
                 Ok(None)
             }
         }
@@ -137,8 +135,8 @@ impl Runs {
             let total = match &plan.filter {
                 Some(filter) => {
                     let (_, counts) = match plan.of_activities {
-                        true => self.count_activities(ListCaller::default(), namespace, filter).await?,
-                        false => self.count(ListCaller::default(), namespace, filter).await?,
+                        true => self.runs.count_activities(ListCaller::default(), namespace, filter).await?,
+                        false => self.runs.count(ListCaller::default(), namespace, filter).await?,
                     };
                     counts.iter().map(|group| group.runs).sum::<u64>().cast_signed()
                 }
@@ -150,8 +148,7 @@ impl Runs {
         }
         let page = self.next_targets(namespace, job, plan).await?;
         let done = page.targets.len() as u64;
-        #[cfg(feature = "sabotage")]
-        if std::env::var_os("SEGNO_SABOTAGE").is_some_and(|mode| mode == "batch-counts-first") {
+        if sabotage::is_on("batch-counts-first") {
             // A fault that harnesses must catch: a page is recorded as done before it is.
             let mut early = job.info();
             early.done += done;
@@ -159,7 +156,7 @@ impl Runs {
             early.position = page.next.clone().map(StoredPosition::from);
             let documents = vec![info_write(namespace.key, &early)];
             let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
-            self.committer.commit_of(namespace.key, commit).await?;
+            self.runs.committer.commit_of(namespace.key, commit).await?;
         }
         if !self.do_page(job, plan, page.targets, pace).await {
             // Stopped on the way: a restart does the whole page again.
@@ -174,13 +171,13 @@ impl Runs {
         info.position = page.next.map(StoredPosition::from);
         if page.is_last {
             info.state = BatchOperationState::Completed as i32;
-            info.close_time = self.now();
+            info.close_time = self.runs.now();
             // What was there when it ended is what there was.
             info.total = info.complete + info.failed;
         }
         let documents = vec![info_write(namespace.key, &info)];
         let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
-        self.committer.commit_of(namespace.key, commit).await?;
+        self.runs.committer.commit_of(namespace.key, commit).await?;
         let progress = if info.is_open() { Progress::More } else { Progress::Ended };
         *lock(&job.info) = info;
         Ok(progress)
@@ -196,8 +193,8 @@ impl Runs {
         };
         let position = info.position.map(ListPosition::from);
         let found = match plan.of_activities {
-            true => self.list_activities(ListCaller::default(), namespace, filter, position, PAGE).await?,
-            false => self.list(ListCaller::default(), namespace, filter, position, PAGE).await?,
+            true => self.runs.list_activities(ListCaller::default(), namespace, filter, position, PAGE).await?,
+            false => self.runs.list(ListCaller::default(), namespace, filter, position, PAGE).await?,
         };
         let id = |workflow_id: &str| match plan.of_activities {
             true => workflow_id.trim_start_matches(WORKFLOW_ID_PREFIX).to_owned(),
@@ -227,14 +224,14 @@ impl Runs {
             if let Some(pace) = &mut pace {
                 self.pause(job, pace.wait()).await;
             }
-            if self.is_stopping() || !job.info().is_open() {
+            if self.runs.is_stopping() || !job.info().is_open() {
                 stopped = true;
                 break;
             }
             let Ok(permit) = permits.clone().acquire_owned().await else { break };
-            let (runs, step, job) = (self.clone(), plan.steps.clone(), job.clone());
+            let (batches, step, job) = (self.clone(), plan.steps.clone(), job.clone());
             steps.spawn(async move {
-                let outcome = runs.try_step(&*step, target).await;
+                let outcome = batches.try_step(&*step, target).await;
                 match outcome {
                     Some(true) => lock(&job.info).complete += 1,
                     Some(false) => lock(&job.info).failed += 1,
@@ -267,7 +264,7 @@ impl Runs {
             match step.carry_out(target.clone()).await {
                 Ok(()) => return Some(true),
                 Err(StepError::Final) => return Some(false),
-                Err(StepError::Temporary) if self.is_stopping() => return None,
+                Err(StepError::Temporary) if self.runs.is_stopping() => return None,
                 Err(StepError::Temporary) => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -279,12 +276,12 @@ impl Runs {
 
     /// Waits, but not for longer than a job runs.
     async fn pause(&self, job: &Job, pause: Duration) {
-        if !pause.is_zero() && job.info().is_open() && !self.is_stopping() {
+        if !pause.is_zero() && job.info().is_open() && !self.runs.is_stopping() {
             let waits = async {
                 tokio::select! {
                     biased;
                     () = job.stopped.notified() => {}
-                    () = self.stop.notified() => {}
+                    () = self.runs.stop.notified() => {}
                 }
             };
             let _ = tokio::time::timeout(pause, waits).await;

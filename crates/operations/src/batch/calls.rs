@@ -10,31 +10,34 @@ use prost::Message;
 use segno_engine::{Rejection, validate::ID_LENGTH_MAX};
 use segno_environment::{finish::finish, lock::lock};
 use segno_proto::{Nanos, enums::BatchOperationState};
+use segno_runs::{CallError, Namespace};
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
-use super::jobs::{BatchInfo, BatchSteps, Job, NewBatch, info_document, info_write, request_document};
-use crate::{error::CallError, namespaces::Namespace, runs::Runs};
+use super::{
+    Batches,
+    jobs::{BatchInfo, BatchSteps, Job, NewBatch, info_document, info_write, request_document},
+};
 
 /// Jobs of a namespace that may be open at the same time, as in Temporal.
 const OPEN_MAX: usize = 1;
 /// Documents read at a time.
 const PAGE: usize = 1000;
 
-impl Runs {
+impl Batches {
     /// Reads the progress of all jobs.
-    pub(crate) async fn load_batches(&self) -> Result<(), CallError> {
-        for namespace in self.namespaces.all() {
+    pub async fn load(&self) -> Result<(), CallError> {
+        for namespace in self.runs.namespaces.all() {
             let key = namespace.key;
             let mut after: Option<String> = None;
             loop {
                 let last = after.clone();
-                let page = self.store.documents(key, "batch/", last.as_deref(), PAGE).await?;
+                let page = self.runs.store.documents(key, "batch/", last.as_deref(), PAGE).await?;
                 let Some(end) = page.last() else { break };
                 after = Some(end.name.clone());
                 for document in page {
                     let info = BatchInfo::decode(document.content)
                         .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
-                    self.batches.insert(key, info);
+                    self.insert(key, info);
                 }
             }
         }
@@ -42,67 +45,67 @@ impl Runs {
     }
 
     /// Learns what jobs are to do, and goes on with those that were under way when the node stopped.
-    pub fn run_batches(self: &Arc<Self>, steps: Arc<dyn BatchSteps>) {
-        if self.batches.steps.set(steps).is_err() || !self.leads() {
+    pub fn run(self: &Arc<Self>, steps: Arc<dyn BatchSteps>) {
+        if self.steps.set(steps).is_err() || !self.runs.leads() {
             return;
         }
-        self.batches.leading.store(true, Ordering::Release);
-        for namespace in self.namespaces.all() {
-            for job in self.batches.all(namespace.key) {
+        self.leading.store(true, Ordering::Release);
+        for namespace in self.runs.namespaces.all() {
+            for job in self.all(namespace.key) {
                 if job.info().is_open() {
-                    self.begin_batch(namespace.clone(), job);
+                    self.begin(namespace.clone(), job);
                 }
             }
         }
     }
 
     /// Nodes came or went: the one that leads now carries out the jobs, from what is stored of them.
-    pub fn lead_batches(self: &Arc<Self>) {
-        let leads = self.batches.steps.get().is_some() && self.leads();
-        if self.batches.leading.swap(leads, Ordering::AcqRel) || !leads {
+    pub fn follow_leader(self: &Arc<Self>) {
+        let leads = self.steps.get().is_some() && self.runs.leads();
+        if self.leading.swap(leads, Ordering::AcqRel) || !leads {
             return;
         }
-        let runs = self.clone();
+        let batches = self.clone();
         tokio::spawn(async move {
-            let _starting = runs.batches.starting.lock().await;
-            lock(&runs.batches.jobs).clear();
-            while let Err(error) = runs.load_batches().await {
+            let _starting = batches.starting.lock().await;
+            lock(&batches.jobs).clear();
+            while let Err(error) = batches.load().await {
                 tracing::warn!(%error, "batch operations could not be read; trying again");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            for namespace in runs.namespaces.all() {
-                for job in runs.batches.all(namespace.key).into_iter().filter(|job| job.info().is_open()) {
-                    runs.begin_batch(namespace.clone(), job);
+            for namespace in batches.runs.namespaces.all() {
+                for job in batches.all(namespace.key).into_iter().filter(|job| job.info().is_open()) {
+                    batches.begin(namespace.clone(), job);
                 }
             }
         });
     }
 
     /// Starts a job. Once this returns it will be carried out.
-    pub async fn start_batch(self: &Arc<Self>, namespace: Arc<Namespace>, new: NewBatch) -> Result<(), CallError> {
-        self.refuse_overload()?;
-        let runs = self.clone();
-        finish(async move { runs.store_batch(namespace, new).await }).await
+    pub async fn start(self: &Arc<Self>, namespace: Arc<Namespace>, new: NewBatch) -> Result<(), CallError> {
+        self.runs.refuse_overload()?;
+        let batches = self.clone();
+        finish(async move { batches.store(namespace, new).await }).await
     }
 
-    async fn store_batch(self: &Arc<Self>, namespace: Arc<Namespace>, new: NewBatch) -> Result<(), CallError> {
-        let _starting = self.batches.starting.lock().await;
+    async fn store(self: &Arc<Self>, namespace: Arc<Namespace>, new: NewBatch) -> Result<(), CallError> {
+        let _starting = self.starting.lock().await;
         let key = namespace.key;
-        let open = self.batches.all(key).iter().filter(|job| lock(&job.info).is_open()).count();
+        let open = self.all(key).iter().filter(|job| lock(&job.info).is_open()).count();
         if open >= OPEN_MAX {
             return Err(CallError::TooManyBatches);
         }
         if new.job_id.len() > ID_LENGTH_MAX {
             return Err(Rejection::InvalidArgument("WorkflowId exceeds length limit.".to_owned()).into());
         }
-        if let Some(known) = self.batches.find(key, &new.job_id) {
+        if let Some(known) = self.find(key, &new.job_id) {
             return Err(finished(&known.info()).into());
         }
         let info = BatchInfo {
             state: BatchOperationState::Running as i32,
-            start_time: self.now(),
-            run_id: self.uuid(),
-            request_id: self.uuid(),
+            start_time: self.runs.now(),
+            run_id: self.runs.uuid(),
+            request_id: self.runs.uuid(),
             job_id: new.job_id,
             operation_type: new.operation_type,
             identity: new.identity,
@@ -114,23 +117,23 @@ impl Runs {
             DocumentWrite { namespace: key, name: request_document(&info.job_id), content: Some(new.request) };
         let documents = vec![info_write(key, &info), request];
         let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
-        self.committer.commit_of(key, commit).await?;
-        let job = self.batches.insert(key, info);
-        self.begin_batch(namespace, job);
+        self.runs.committer.commit_of(key, commit).await?;
+        let job = self.insert(key, info);
+        self.begin(namespace, job);
         Ok(())
     }
 
     /// A job, and what it is to do.
-    pub async fn batch(&self, namespace: &Namespace, job_id: &str) -> Result<(BatchInfo, Bytes), CallError> {
+    pub async fn describe(&self, namespace: &Namespace, job_id: &str) -> Result<(BatchInfo, Bytes), CallError> {
         let (key, name) = (namespace.key, request_document(job_id));
-        let job = self.batches.find(key, job_id).ok_or_else(|| not_found(job_id))?;
-        let request = self.store.document(key, &name).await?;
+        let job = self.find(key, job_id).ok_or_else(|| not_found(job_id))?;
+        let request = self.runs.store.document(key, &name).await?;
         Ok((job.info(), request.ok_or_else(|| not_found(job_id))?))
     }
 
     /// All jobs of a namespace, open ones first, last closed first.
-    pub fn batch_list(&self, namespace: &Namespace) -> Vec<BatchInfo> {
-        let mut all: Vec<BatchInfo> = self.batches.all(namespace.key).iter().map(|job| job.info()).collect();
+    pub fn list(&self, namespace: &Namespace) -> Vec<BatchInfo> {
+        let mut all: Vec<BatchInfo> = self.all(namespace.key).iter().map(|job| job.info()).collect();
         let age = |info: &BatchInfo| {
             let closed = if info.is_open() { Nanos::MAX } else { info.close_time };
             (closed, info.start_time, info.run_id.clone())
@@ -140,14 +143,14 @@ impl Runs {
     }
 
     /// Stops a job. What it did stays done; once this returns it does nothing more, except for steps under way.
-    pub async fn stop_batch(self: &Arc<Self>, namespace: &Namespace, job_id: &str) -> Result<(), CallError> {
-        let (runs, key) = (self.clone(), namespace.key);
-        let job = self.batches.find(key, job_id).ok_or_else(|| not_found(job_id))?;
-        finish(async move { runs.end_batch(key, &job, BatchOperationState::Failed).await }).await
+    pub async fn stop(self: &Arc<Self>, namespace: &Namespace, job_id: &str) -> Result<(), CallError> {
+        let (batches, key) = (self.clone(), namespace.key);
+        let job = self.find(key, job_id).ok_or_else(|| not_found(job_id))?;
+        finish(async move { batches.end(key, &job, BatchOperationState::Failed).await }).await
     }
 
     /// Records the end of a job; refused if it has ended.
-    pub(super) async fn end_batch(
+    pub(super) async fn end(
         &self,
         namespace: NamespaceKey,
         job: &Job,
@@ -157,10 +160,10 @@ impl Runs {
         if !job.info().is_open() {
             return Err(Rejection::Closed.into());
         }
-        let ended = BatchInfo { state: state as i32, close_time: self.now(), ..job.info() };
+        let ended = BatchInfo { state: state as i32, close_time: self.runs.now(), ..job.info() };
         let documents = vec![info_write(namespace, &ended)];
         let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
-        self.committer.commit_of(namespace, commit).await?;
+        self.runs.committer.commit_of(namespace, commit).await?;
         let mut info = lock(&job.info);
         info.state = ended.state;
         info.close_time = ended.close_time;
@@ -171,20 +174,20 @@ impl Runs {
 
     /// Forgets jobs that closed before a moment (all of them, if it is the last one there is); says when the first of the
     /// others closed.
-    pub(crate) async fn forget_batches(
+    pub(crate) async fn forget(
         &self,
         namespace: NamespaceKey,
         closed_before: Nanos,
     ) -> Result<Option<Nanos>, CallError> {
         let goes = |info: &BatchInfo| closed_before == Nanos::MAX || !info.is_open();
-        let closed: Vec<BatchInfo> = self.batches.all(namespace).iter().map(|job| job.info()).filter(goes).collect();
+        let closed: Vec<BatchInfo> = self.all(namespace).iter().map(|job| job.info()).filter(goes).collect();
         let (expired, kept): (Vec<_>, Vec<_>) = closed.into_iter().partition(|info| info.close_time < closed_before);
         for info in expired {
             let gone = |name| DocumentWrite { namespace, name, content: None };
             let documents = vec![gone(info_document(&info.job_id)), gone(request_document(&info.job_id))];
             let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
-            self.committer.commit_of(namespace, commit).await?;
-            if let Some(jobs) = lock(&self.batches.jobs).get_mut(&namespace) {
+            self.runs.committer.commit_of(namespace, commit).await?;
+            if let Some(jobs) = lock(&self.jobs).get_mut(&namespace) {
                 jobs.remove(&info.job_id);
             }
         }

@@ -30,9 +30,9 @@ const SCRIPT_SLOTS: u8 = 4;
 /// How often long work says how far it is, in runs.
 const PROGRESS: u64 = 10_000;
 
-/// How much was moved.
+/// How much an export or an import contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct ExportCounts {
     /// Namespaces.
     pub namespaces: u64,
     /// Runs.

@@ -10,7 +10,7 @@ use segno_store::{NamespaceKey, OutboxKey, RunKey, Store, Wait};
 use siphasher::sip::SipHasher24;
 
 use super::{
-    BatchRow, DOCUMENT, DocumentRow, END, EndRow, HISTORY, HISTORY_BYTES, HistoryRow, MAGIC, MoveError, Moved,
+    BatchRow, DOCUMENT, DocumentRow, END, EndRow, HISTORY, HISTORY_BYTES, HistoryRow, MAGIC, MoveError, ExportCounts,
     NAMESPACE, NamespaceRow, NumberedRow, PROGRESS, RUN, RunRow, SCRIPT_SLOTS, checksum,
 };
 
@@ -38,15 +38,15 @@ impl<W: Write> Writer<W> {
 }
 
 /// Writes everything that a store has. No node may write to it meanwhile.
-pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
+pub fn export(store: &dyn Store, out: impl Write) -> Result<ExportCounts, MoveError> {
     let mut writer = Writer { out, digest: SipHasher24::new() };
     writer.out.write_all(MAGIC)?;
-    let mut moved = Moved::default();
+    let mut counts = ExportCounts::default();
     let namespaces = store.namespaces().wait()?;
     for namespace in &namespaces {
         let row = NamespaceRow { key: namespace.key.0, name: namespace.name.clone(), detail: namespace.detail.clone() };
         writer.put(NAMESPACE, &row)?;
-        moved.namespaces += 1;
+        counts.namespaces += 1;
     }
     let mut messages = messages(store)?;
     for namespace in &namespaces {
@@ -56,21 +56,21 @@ pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
             let Some(last) = keys.last() else { break };
             after = Some(*last);
             for key in keys {
-                export_run(store, &mut writer, namespace.key, key, messages.remove(&key), &mut moved)?;
-                if moved.runs % PROGRESS == 0 {
-                    tracing::info!(runs = moved.runs, "exporting");
+                export_run(store, &mut writer, namespace.key, key, messages.remove(&key), &mut counts)?;
+                if counts.runs % PROGRESS == 0 {
+                    tracing::info!(runs = counts.runs, "exporting");
                 }
             }
         }
-        export_documents(store, &mut writer, namespace.key, &mut moved)?;
+        export_documents(store, &mut writer, namespace.key, &mut counts)?;
     }
     // What belongs to no namespace: access keys.
-    export_documents(store, &mut writer, NamespaceKey(0), &mut moved)?;
-    let Moved { namespaces, runs, batches, messages, documents } = moved;
+    export_documents(store, &mut writer, NamespaceKey(0), &mut counts)?;
+    let ExportCounts { namespaces, runs, batches, messages, documents } = counts;
     let digest = writer.digest.finish();
     writer.put(END, &EndRow { namespaces, runs, batches, messages, documents, digest })?;
     writer.out.flush()?;
-    Ok(moved)
+    Ok(counts)
 }
 
 /// Messages on their way, by their senders: few at any time.
@@ -94,7 +94,7 @@ fn export_run<W: Write>(
     namespace: NamespaceKey,
     key: RunKey,
     messages: Option<Vec<NumberedRow>>,
-    moved: &mut Moved,
+    counts: &mut ExportCounts,
 ) -> Result<(), MoveError> {
     let Some(record) = store.load(key).wait()? else { return Ok(()) };
     let damaged = |error: &dyn std::fmt::Display| MoveError::Damaged(format!("run {}: {error}", key.0));
@@ -108,8 +108,8 @@ fn export_run<W: Write>(
         }
     }
     let messages = messages.unwrap_or_default();
-    moved.messages += messages.len() as u64;
-    moved.runs += 1;
+    counts.messages += messages.len() as u64;
+    counts.runs += 1;
     let row = RunRow {
         key: key.0,
         state: record.state,
@@ -126,7 +126,7 @@ fn export_run<W: Write>(
         let page = store.history(key, from, i64::MAX, BATCHES, HISTORY_BYTES).wait()?;
         let Some(last) = page.last() else { return Ok(()) };
         from = last.last_event_id + 1;
-        moved.batches += page.len() as u64;
+        counts.batches += page.len() as u64;
         let batch = |batch: segno_store::HistoryBatch| BatchRow {
             first: batch.first_event_id,
             last: batch.last_event_id,
@@ -140,7 +140,7 @@ fn export_documents<W: Write>(
     store: &dyn Store,
     writer: &mut Writer<W>,
     namespace: NamespaceKey,
-    moved: &mut Moved,
+    counts: &mut ExportCounts,
 ) -> Result<(), MoveError> {
     let mut after: Option<String> = None;
     loop {
@@ -148,7 +148,7 @@ fn export_documents<W: Write>(
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.name.clone());
         for document in page {
-            moved.documents += 1;
+            counts.documents += 1;
             let row = DocumentRow { namespace: namespace.0, name: document.name, content: document.content };
             writer.put(DOCUMENT, &row)?;
         }

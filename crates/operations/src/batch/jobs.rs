@@ -11,11 +11,11 @@ use bytes::Bytes;
 use prost::Message;
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_proto::{Nanos, enums::BatchOperationState};
+use segno_runs::{Namespace, Runs};
 use segno_store::{DocumentWrite, NamespaceKey};
 use tokio::sync::Notify;
 
 use super::position::StoredPosition;
-use crate::namespaces::Namespace;
 
 /// A job and how far it has come, as it is stored.
 #[derive(Clone, PartialEq, Message)]
@@ -152,9 +152,9 @@ pub(super) struct Job {
 
 pub(super) type Jobs = BTreeMap<String, Arc<Job>>;
 
-/// All jobs of a node.
-#[derive(Default)]
+/// All batch jobs of a node.
 pub struct Batches {
+    pub(super) runs: Arc<Runs>,
     pub(super) jobs: Mutex<HashMap<NamespaceKey, Jobs>>,
     /// One job is started at a time, so that two cannot both be the only one.
     pub(super) starting: tokio::sync::Mutex<()>,
@@ -164,6 +164,17 @@ pub struct Batches {
 }
 
 impl Batches {
+    /// No jobs yet.
+    pub fn new(runs: Arc<Runs>) -> Arc<Self> {
+        Arc::new(Self {
+            runs,
+            jobs: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
+            steps: OnceLock::new(),
+            leading: AtomicBool::new(false),
+        })
+    }
+
     pub(super) fn find(&self, namespace: NamespaceKey, job_id: &str) -> Option<Arc<Job>> {
         lock(&self.jobs).get(&namespace)?.get(job_id).cloned()
     }
