@@ -16,15 +16,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-engine", &["segno-cron", "segno-proto"]),
     ("segno-store", &[]),
     ("segno-store-sqlite", &["segno-store"]),
-    ("segno-store-postgres", &["segno-store"]),
+    ("segno-tls", &[]),
+    ("segno-store-postgres", &["segno-store", "segno-tls"]),
     // The parts of a node: docs/internals/decisions/039-crates-of-a-node.md.
     ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
     ("segno-deployments", &["segno-environment", "segno-proto", "segno-store"]),
     ("segno-matching", &["segno-deployments", "segno-environment", "segno-proto", "segno-store"]),
-    (
-        "segno-runs",
-        &["segno-deployments", "segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-store"],
-    ),
+    ("segno-runs", &["segno-deployments", "segno-engine", "segno-environment", "segno-proto", "segno-store"]),
     ("segno-operations", &["segno-engine", "segno-environment", "segno-proto", "segno-runs", "segno-store"]),
     (
         "segno-workers",
@@ -54,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-matching",
             "segno-runs",
             "segno-store",
+            "segno-tls",
             "segno-workers",
         ],
     ),
@@ -75,7 +74,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-node"]),
-    ("segno-security", &["segno-proto", "segno-node", "segno-calls"]),
+    ("segno-security", &["segno-proto", "segno-node", "segno-calls", "segno-tls"]),
     // Calls reach the server through a port, so that these two compile beside it.
     ("segno-http-api", &["segno-proto", "segno-proto-json", "segno-flow", "segno-calls"]),
     (

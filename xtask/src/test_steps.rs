@@ -477,7 +477,7 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
 
 /// While the fence stands, versions always fit: only the contract of stores shows a store that does not compare them.
 fn versions_are_compared(commands: &mut Commands) -> Result<()> {
-    let words = ["test", "--workspace", "--features", "segno-store-postgres/sabotage", "--test", "store_postgres"];
+    let words = ["test", "--workspace", "--features", "segno-store/sabotage", "--test", "store_postgres"];
     let contract = || {
         let mut contract = cargo(&words);
         contract.args(["--", "--exact", "contract::contract"]);

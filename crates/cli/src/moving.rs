@@ -67,7 +67,10 @@ impl OpenStore {
 
 impl DataPlace {
     /// Does something with the store, alone.
-    fn with(self, work: impl FnOnce(&dyn Store) -> anyhow::Result<ExportCounts> + Send + 'static) -> anyhow::Result<ExportCounts> {
+    fn with(
+        self,
+        work: impl FnOnce(&dyn Store) -> anyhow::Result<ExportCounts> + Send + 'static,
+    ) -> anyhow::Result<ExportCounts> {
         logs::start(logs::Format::Human, "info")?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let opened = runtime.block_on(self.open())?;

@@ -28,7 +28,7 @@ const TO_ALL_MAX: Duration = Duration::from_secs(5);
 
 /// What a call came to.
 #[derive(Debug)]
-pub struct Forwarded {
+pub struct ForwardedReply {
     /// 0 if it succeeded, else the number of its status.
     pub code: i32,
     /// What is wrong.
@@ -57,7 +57,7 @@ pub enum ForwardError {
 /// Makes calls that come from other nodes.
 pub trait ClientCalls: Send + Sync + 'static {
     /// Makes a call as if it came from a client.
-    fn call(&self, call: ForwardedCall) -> Pin<Box<dyn Future<Output = Forwarded> + Send + '_>>;
+    fn call(&self, call: ForwardedCall) -> Pin<Box<dyn Future<Output = ForwardedReply> + Send + '_>>;
 }
 
 impl Cluster {
@@ -78,7 +78,7 @@ impl Cluster {
             sdk: Sdk { name: call.client_name, version: call.client_version },
             task: call.task,
         };
-        let Forwarded { code, message, details, body, delivery, moved } = calls.call(call).await;
+        let ForwardedReply { code, message, details, body, delivery, moved } = calls.call(call).await;
         if moved {
             return (ResponseBody::Moved(Default::default()), None);
         }
@@ -91,7 +91,7 @@ impl Cluster {
         to: NodeId,
         call: ForwardedCall,
         deadline: Option<Instant>,
-    ) -> Result<Forwarded, ForwardError> {
+    ) -> Result<ForwardedReply, ForwardError> {
         self.forward_held(to, call, deadline, false).await
     }
 
@@ -102,7 +102,7 @@ impl Cluster {
         call: ForwardedCall,
         deadline: Option<Instant>,
         lazy: bool,
-    ) -> Result<Forwarded, ForwardError> {
+    ) -> Result<ForwardedReply, ForwardError> {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + RESPONSE_MAX);
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let timeout = call.timeout.map(|timeout| timeout.min(left).max(Duration::from_millis(1)));
@@ -120,8 +120,8 @@ impl Cluster {
             Ok(response) => match response.body {
                 ResponseBody::CallResult(CallResult { code, message, details, body }) => {
                     let held = response.held.map(|held| if lazy { held.lazily() } else { held });
-                    let delivery = held.map(|held| Delivery::elsewhere(Box::new(held)));
-                    Ok(Forwarded { code, message, details, body, delivery, moved: false })
+                    let delivery = held.map(|held| Delivery::remote(Box::new(held)));
+                    Ok(ForwardedReply { code, message, details, body, delivery, moved: false })
                 }
                 ResponseBody::Moved(_) => Err(ForwardError::Moved),
                 _ => Err(ForwardError::Unknown),

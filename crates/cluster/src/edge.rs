@@ -47,9 +47,9 @@ pub(super) struct LaneKey {
 /// A task offered to a poll, and how it is delivered.
 pub(super) type OfferedTask = (TaskOffer, Delivery);
 
-/// What a home learns of a poll.
+/// The part of a poll that its home needs.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct PollInfo {
     pub(super) identity: String,
     pub(super) worker: String,
     pub(super) sticky: bool,
@@ -59,7 +59,7 @@ pub(super) struct Asker {
 
 /// A poll that waits. It receives `None` if it is over; dropping the sender lets it look again where the home is.
 struct WaitingPoll {
-    asker: Arc<Asker>,
+    info: Arc<PollInfo>,
     hand_over: oneshot::Sender<Option<OfferedTask>>,
 }
 
@@ -69,7 +69,7 @@ type Poller = (String, String);
 /// A take that stands at the home.
 struct PendingTake {
     since: Instant,
-    asking: AbortHandle,
+    request: AbortHandle,
 }
 
 /// The polls of one lane.
@@ -80,16 +80,16 @@ struct EdgeQueue {
     waiting: BTreeMap<u64, WaitingPoll>,
     /// By their numbers, likewise.
     takes: BTreeMap<u64, PendingTake>,
-    /// The home said last that nothing waits there.
-    quiet: bool,
+    /// Whether the home reported last that no task waits there.
+    home_is_empty: bool,
     /// Whether the queue is configured with a limit.
     limited: bool,
     /// Until when a limit counts that workers set.
     limited_until: Option<Instant>,
-    /// Whom the home was told of, and when.
-    told: HashMap<Poller, Instant>,
-    /// What met here since the home was told, by priority.
-    met: BTreeMap<i32, u32>,
+    /// The pollers that were reported to the home, and when.
+    reported: HashMap<Poller, Instant>,
+    /// Tasks that workers got here since the last report to the home, by priority.
+    local_matches: BTreeMap<i32, u32>,
     /// Most polls that waited at the same time since the last look.
     waiting_most: usize,
 }
@@ -101,11 +101,11 @@ impl EdgeQueue {
             sticky: false,
             waiting: BTreeMap::new(),
             takes: BTreeMap::new(),
-            quiet: false,
+            home_is_empty: false,
             limited,
             limited_until: None,
-            told: HashMap::default(),
-            met: BTreeMap::new(),
+            reported: HashMap::default(),
+            local_matches: BTreeMap::new(),
             waiting_most: 0,
         }
     }
@@ -120,7 +120,7 @@ impl EdgeQueue {
     /// Whether a task of this node may meet a worker here.
     fn may_meet(&self, now: Instant) -> bool {
         let Some((_, oldest)) = self.takes.first_key_value() else { return false };
-        let settled = self.quiet || now.saturating_duration_since(oldest.since) >= SETTLE_TIME;
+        let settled = self.home_is_empty || now.saturating_duration_since(oldest.since) >= SETTLE_TIME;
         settled && !self.limited && self.limited_until.is_none_or(|until| until <= now)
     }
 
@@ -128,27 +128,27 @@ impl EdgeQueue {
     fn end_takes(&mut self, kept: usize) {
         while self.takes.len() > kept {
             if let Some((_, take)) = self.takes.pop_last() {
-                take.asking.abort();
+                take.request.abort();
             }
         }
     }
 
     /// Without a poll and a take nothing is known of the home.
     fn settle(&mut self) {
-        self.quiet &= !self.waiting.is_empty() || !self.takes.is_empty();
+        self.home_is_empty &= !self.waiting.is_empty() || !self.takes.is_empty();
     }
 
-    /// Hands something to the poll that waited longest. Gives it back if no poll waits.
-    fn hand_over(&mut self, met: OfferedTask) -> Option<OfferedTask> {
-        let mut met = Some(met);
+    /// Hands a task to the poll that waited longest. Returns the task if no poll waits.
+    fn hand_over(&mut self, task: OfferedTask) -> Option<OfferedTask> {
+        let mut task = Some(task);
         while let Some((_, waiting)) = self.waiting.pop_first() {
-            match waiting.hand_over.send(met) {
+            match waiting.hand_over.send(task) {
                 Ok(()) => return None,
                 // That worker gave up in the same moment.
-                Err(returned) => met = returned,
+                Err(returned) => task = returned,
             }
         }
-        met
+        task
     }
 
     /// Ends the poll that waited longest.
@@ -160,13 +160,13 @@ impl EdgeQueue {
         }
     }
 
-    /// Whether the home is to be told of this poller now.
+    /// Whether this poller is to be reported to the home now.
     fn is_due(&mut self, poller: Poller, now: Instant) -> bool {
-        if self.told.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < REPORT_INTERVAL) {
+        if self.reported.get(&poller).is_some_and(|at| now.saturating_duration_since(*at) < REPORT_INTERVAL) {
             return false;
         }
-        if self.told.len() < POLLERS_MAX || self.told.contains_key(&poller) {
-            self.told.insert(poller, now);
+        if self.reported.len() < POLLERS_MAX || self.reported.contains_key(&poller) {
+            self.reported.insert(poller, now);
         }
         true
     }
@@ -178,10 +178,10 @@ pub(super) struct EdgeWait<'a> {
     key: &'a LaneKey,
     id: u64,
     /// What it gets: nothing if it is over. An error says that it has to look again where the home is.
-    pub(super) met: oneshot::Receiver<Option<OfferedTask>>,
+    pub(super) outcome: oneshot::Receiver<Option<OfferedTask>>,
     /// How many takes the home is to get.
     pub(super) takes_missing: usize,
-    /// Whether the home is to be told who polls.
+    /// Whether the poller is to be reported to the home.
     pub(super) is_news: bool,
 }
 
@@ -226,15 +226,15 @@ impl Edge {
             return None;
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (hand_over, met) = oneshot::channel();
-        let asker = Asker {
+        let (hand_over, outcome) = oneshot::channel();
+        let info = PollInfo {
             identity: poll.identity.clone(),
             worker: poll.caller.worker.clone(),
             sticky: poll.sticky,
             tasks_per_second: poll.tasks_per_second,
             version: poll.version.clone(),
         };
-        queue.waiting.insert(id, WaitingPoll { asker: Arc::new(asker), hand_over });
+        queue.waiting.insert(id, WaitingPoll { info: Arc::new(info), hand_over });
         queue.waiting_most = queue.waiting_most.max(queue.waiting.len());
         queue.sticky = poll.sticky;
         if poll.tasks_per_second.is_some() {
@@ -243,19 +243,19 @@ impl Edge {
         let takes_missing = queue.takes_missing();
         // A take names the poller as well.
         let is_news = queue.is_due((poll.identity.clone(), poll.caller.worker.clone()), now) && takes_missing == 0;
-        Some(EdgeWait { edge: self, key, id, met, takes_missing, is_news })
+        Some(EdgeWait { edge: self, key, id, outcome, takes_missing, is_news })
     }
 
     /// Lets as many takes as are missing stand at the home, in the name of the newest poll. `begin` begins one under its
     /// number; it is called under the lock, so that no take ends before it is known.
-    pub(super) fn begin_takes(&self, key: &LaneKey, begin: impl Fn(u64, Arc<Asker>) -> AbortHandle) {
+    pub(super) fn begin_takes(&self, key: &LaneKey, begin: impl Fn(u64, Arc<PollInfo>) -> AbortHandle) {
         let mut queues = lock(&self.queues);
         let Some(queue) = queues.get_mut(key) else { return };
         let Some((_, newest)) = queue.waiting.last_key_value() else { return };
-        let (asker, since) = (newest.asker.clone(), Instant::now());
+        let (info, since) = (newest.info.clone(), Instant::now());
         for _ in 0..queue.takes_missing() {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            queue.takes.insert(number, PendingTake { since, asking: begin(number, asker.clone()) });
+            queue.takes.insert(number, PendingTake { since, request: begin(number, info.clone()) });
         }
     }
 
@@ -265,12 +265,12 @@ impl Edge {
         queues.iter().filter(|(_, queue)| queue.takes_missing() > 0).map(|(key, _)| key.clone()).collect()
     }
 
-    /// A take ended. `quiet` is what the home said with a task, if it gave one.
-    pub(super) fn take_ended(&self, key: &LaneKey, number: u64, quiet: Option<bool>) {
+    /// A take ended. `home_is_empty`: whether no task waits at the home, if it said so with a task.
+    pub(super) fn take_ended(&self, key: &LaneKey, number: u64, home_is_empty: Option<bool>) {
         if let Some(queue) = lock(&self.queues).get_mut(key)
             && queue.takes.remove(&number).is_some()
         {
-            queue.quiet = quiet == Some(true);
+            queue.home_is_empty = home_is_empty == Some(true);
             queue.settle();
         }
     }
@@ -284,18 +284,18 @@ impl Edge {
 
     /// Hands a task that the home gave to a poll. One that no poll waits for is given back with the delivery; then all
     /// takes that are left have a poll.
-    pub(super) fn deliver(&self, key: &LaneKey, met: OfferedTask) {
+    pub(super) fn deliver(&self, key: &LaneKey, task: OfferedTask) {
         let mut queues = lock(&self.queues);
         let left = match queues.get_mut(key) {
             Some(queue) => {
-                let left = queue.hand_over(met);
+                let left = queue.hand_over(task);
                 if left.is_some() {
                     queue.end_takes(0);
                     queue.settle();
                 }
                 left
             }
-            None => Some(met),
+            None => Some(task),
         };
         drop(queues);
         drop(left);
@@ -317,14 +317,14 @@ impl Edge {
         }
         match queue.hand_over(make()) {
             None => {
-                *queue.met.entry(priority).or_default() += 1;
+                *queue.local_matches.entry(priority).or_default() += 1;
                 Ok(())
             }
             left => Err(left),
         }
     }
 
-    /// Ends takes that no poll needs, forgets queues that no worker polls, and tells what homes are to hear of what met here.
+    /// Ends takes that no poll needs, forgets queues that no worker polls, and returns the reports for the homes.
     pub(super) fn look(&self) -> Vec<(NodeId, LaneKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();
@@ -332,18 +332,18 @@ impl Edge {
             let needed = std::mem::replace(&mut queue.waiting_most, queue.waiting.len());
             queue.end_takes(needed);
             queue.settle();
-            if !queue.met.is_empty() {
+            if !queue.local_matches.is_empty() {
                 let polls = PollReport {
                     sticky: queue.sticky,
-                    met: std::mem::take(&mut queue.met),
+                    met: std::mem::take(&mut queue.local_matches),
                     version: Some(PollerVersion::of(key.version.as_ref())),
                     ..Default::default()
                 };
                 news.push((queue.home, key.clone(), polls));
             }
-            queue.told.retain(|_, at| now.saturating_duration_since(*at) < REPORT_INTERVAL);
+            queue.reported.retain(|_, at| now.saturating_duration_since(*at) < REPORT_INTERVAL);
             queue.limited_until = queue.limited_until.filter(|until| *until > now);
-            let in_use = !queue.waiting.is_empty() || !queue.takes.is_empty() || !queue.told.is_empty();
+            let in_use = !queue.waiting.is_empty() || !queue.takes.is_empty() || !queue.reported.is_empty();
             in_use || queue.limited_until.is_some()
         });
         news
@@ -399,21 +399,21 @@ mod tests {
 
     fn polls(queue: &mut EdgeQueue, count: u64) {
         for id in 0..count {
-            let asker = Asker {
+            let info = PollInfo {
                 identity: String::new(),
                 worker: String::new(),
                 sticky: false,
                 tasks_per_second: None,
                 version: PollerVersion::default(),
             };
-            queue.waiting.insert(id, WaitingPoll { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
+            queue.waiting.insert(id, WaitingPoll { info: Arc::new(info), hand_over: oneshot::channel().0 });
         }
     }
 
-    fn takes(queue: &mut EdgeQueue, count: u64, since: Instant) {
+    fn add_takes(queue: &mut EdgeQueue, count: u64, since: Instant) {
         for number in 0..count {
             let asking = tokio::spawn(std::future::pending::<()>()).abort_handle();
-            queue.takes.insert(number, PendingTake { since, asking });
+            queue.takes.insert(number, PendingTake { since, request: asking });
         }
     }
 
@@ -422,7 +422,7 @@ mod tests {
         let missing = |waiting, standing| {
             let mut queue = queue();
             polls(&mut queue, waiting);
-            takes(&mut queue, standing, Instant::now());
+            add_takes(&mut queue, standing, Instant::now());
             queue.takes_missing()
         };
         assert_eq!((missing(0, 0), missing(1, 0), missing(1, 1)), (0, 1, 0));
@@ -437,10 +437,10 @@ mod tests {
         let mut queue = queue();
         polls(&mut queue, 1);
         assert!(!queue.may_meet(now), "no take stands");
-        takes(&mut queue, 1, now);
+        add_takes(&mut queue, 1, now);
         assert!(!queue.may_meet(now), "the home may be about to answer");
         assert!(queue.may_meet(now + SETTLE_TIME), "it had nothing");
-        queue.quiet = true;
+        queue.home_is_empty = true;
         assert!(queue.may_meet(now), "it said so");
         queue.takes.clear();
         assert!(!queue.may_meet(now), "no take stands");
@@ -451,8 +451,8 @@ mod tests {
         let now = Instant::now();
         let mut queue = queue();
         polls(&mut queue, 1);
-        takes(&mut queue, 1, now);
-        queue.quiet = true;
+        add_takes(&mut queue, 1, now);
+        queue.home_is_empty = true;
         queue.limited = true;
         assert!(!queue.may_meet(now), "configured");
         queue.limited = false;
@@ -464,13 +464,13 @@ mod tests {
     #[tokio::test]
     async fn without_polls_and_takes_nothing_is_known_of_the_home() {
         let mut queue = queue();
-        queue.quiet = true;
-        takes(&mut queue, 1, Instant::now());
+        queue.home_is_empty = true;
+        add_takes(&mut queue, 1, Instant::now());
         queue.settle();
-        assert!(queue.quiet);
+        assert!(queue.home_is_empty);
         queue.end_takes(0);
         queue.settle();
-        assert!(!queue.quiet);
+        assert!(!queue.home_is_empty);
     }
 
     #[tokio::test]

@@ -11,14 +11,12 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
+    CertificateError, ClientConfig, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName},
     version::TLS13,
 };
 use segno_environment::environment::Connection;
+use segno_tls::{AnyClientCertificate, CertificateCheck, ServerVerifier, ShownCertificate, provider};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -59,13 +57,11 @@ impl NodeIdentity {
         if pinned.is_empty() {
             return Ok(stream);
         }
-        let provider = Arc::new(ring::default_provider());
-        let verifier = PinnedCertificate { certificate: Some(pinned.to_vec()), provider: provider.clone() };
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(io::Error::other)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_custom_certificate_verifier(ServerVerifier::new(PinnedCertificate(pinned.to_vec())))
             .with_client_auth_cert(vec![self.certificate.clone()], self.key())
             .map_err(io::Error::other)?;
         config.resumption = rustls::client::Resumption::disabled();
@@ -75,12 +71,10 @@ impl NodeIdentity {
 
     /// What accepts connections of other nodes.
     pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
-        let provider = Arc::new(ring::default_provider());
-        let verifier = PinnedCertificate { certificate: None, provider: provider.clone() };
-        let mut config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(io::Error::other)?
-            .with_client_cert_verifier(Arc::new(verifier))
+            .with_client_cert_verifier(AnyClientCertificate::new())
             .with_single_cert(vec![self.certificate.clone()], self.key())
             .map_err(io::Error::other)?;
         config.send_tls13_tickets = 0;
@@ -116,109 +110,16 @@ fn is_handshake(first: [u8; 2]) -> bool {
     first == [0x16, 3]
 }
 
-/// Accepts one certificate; or any, where the caller compares it as soon as it knows with which.
+/// Accepts one certificate.
 #[derive(Debug)]
-struct PinnedCertificate {
-    certificate: Option<Vec<u8>>,
-    provider: Arc<CryptoProvider>,
-}
+struct PinnedCertificate(Vec<u8>);
 
-impl PinnedCertificate {
-    fn verify12(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify13(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-impl ServerCertVerifier for PinnedCertificate {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        _between: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _stapled: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match &self.certificate {
-            Some(pinned) if certificate.as_ref() == pinned.as_slice() => Ok(ServerCertVerified::assertion()),
-            _ => Err(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
+impl CertificateCheck for PinnedCertificate {
+    fn check(&self, shown: &ShownCertificate<'_>) -> Result<(), rustls::Error> {
+        match shown.certificate.as_ref() == self.0.as_slice() {
+            true => Ok(()),
+            false => Err(rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify12(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify13(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
-    }
-}
-
-impl ClientCertVerifier for PinnedCertificate {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _between: &[CertificateDer<'_>],
-        _now: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify12(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify13(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes()
     }
 }
 
@@ -297,13 +198,12 @@ mod tests {
         assert!(accepted.await.expect("no panic").is_err());
 
         let (address, accepted) = listen(&node, false).await;
-        let provider = Arc::new(ring::default_provider());
-        let pinned = PinnedCertificate { certificate: Some(node.certificate().to_vec()), provider: provider.clone() };
-        let config = ClientConfig::builder_with_provider(provider)
+        let pinned = PinnedCertificate(node.certificate().to_vec());
+        let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])
             .expect("TLS 1.3")
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(pinned))
+            .with_custom_certificate_verifier(ServerVerifier::new(pinned))
             .with_no_client_auth();
         let stream = TcpStream::connect(&address).await.expect("connected");
         let name = ServerName::try_from(NAME).expect("a name");

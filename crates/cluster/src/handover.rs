@@ -7,13 +7,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use segno_dispatch::Elsewhere;
-use segno_environment::sabotage;
+use segno_dispatch::RemoteQueues;
 use segno_matching::QueueKey;
 use segno_runs::{error::CallError, ports::owner::Place, recovery::load_all, transact::LockedSlot};
 use segno_store::{
     CommitError, OpenRun, OutboxKey, OutboxRow, RunKey,
     cluster::{ClusterMap, NodeId, SHARDS, Shard},
+    sabotage,
 };
 use tokio::time::Instant;
 

@@ -43,7 +43,7 @@ use segno_runs::runs::Runs;
 use sightings::AnnouncedWorkers;
 use tokio::{task::AbortHandle, time::Instant};
 
-pub use calls::{ClientCalls, ForwardError, Forwarded};
+pub use calls::{ClientCalls, ForwardError, ForwardedReply};
 pub use encryption::NodeIdentity;
 pub use link::LinkMetrics;
 pub use observer::ClusterObserver;

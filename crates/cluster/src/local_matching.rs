@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     Cluster,
-    edge::{Asker, LaneKey, OfferedTask},
+    edge::{LaneKey, OfferedTask, PollInfo},
     link::NodeResponse,
     offers::{queue_of, wire_queue},
     wire::{NotificationBody, PollReport, Queue, RequestBody, ResponseBody, Take},
@@ -101,7 +101,7 @@ impl Cluster {
         }
         tokio::select! {
             biased;
-            met = &mut wait.met => met.map_err(|_| ()),
+            outcome = &mut wait.outcome => outcome.map_err(|_| ()),
             () = dismissal => Err(()),
             () = tokio::time::sleep_until(poll.deadline) => Ok(None),
         }
@@ -109,24 +109,24 @@ impl Cluster {
 
     /// Lets as many takes as are missing stand at the home of a queue.
     fn take_from_home(self: &Arc<Self>, key: &LaneKey) {
-        self.edge.begin_takes(key, |number, asker| {
+        self.edge.begin_takes(key, |number, info| {
             let (cluster, key) = (self.clone(), key.clone());
-            tokio::spawn(async move { cluster.take_one(&key, &asker, number).await }).abort_handle()
+            tokio::spawn(async move { cluster.take_one(&key, &info, number).await }).abort_handle()
         });
     }
 
     /// One take, from when it stands at the home until a poll has what it brought.
-    async fn take_one(self: Arc<Self>, key: &LaneKey, asker: &Asker, number: u64) {
+    async fn take_one(self: Arc<Self>, key: &LaneKey, info: &PollInfo, number: u64) {
         let began = Instant::now();
         let response = match self.runs.home(key.queue.namespace, key.queue.client_name()) {
             Place::There(home) => {
                 let take = Take {
                     queue: wire_queue(&key.queue),
-                    identity: asker.identity.clone(),
-                    worker: asker.worker.clone(),
-                    sticky: asker.sticky,
-                    tasks_per_second: asker.tasks_per_second,
-                    version: Some(asker.version.clone()),
+                    identity: info.identity.clone(),
+                    worker: info.worker.clone(),
+                    sticky: info.sticky,
+                    tasks_per_second: info.tasks_per_second,
+                    version: Some(info.version.clone()),
                     wait_ms: TAKE_MAX.as_millis() as u64,
                 };
                 self.peers.request(home, RequestBody::Take(take), began + TAKE_MAX + MARGIN).await.ok()
@@ -136,7 +136,7 @@ impl Cluster {
         match response {
             Some(NodeResponse { body: ResponseBody::Task(offer), held }) => {
                 self.edge.take_ended(key, number, Some(offer.quiet));
-                let held = held.map_or(HeldWork::Nothing, |held| HeldWork::Elsewhere(Box::new(held.lazily())));
+                let held = held.map_or(HeldWork::Nothing, |held| HeldWork::Remote(Box::new(held.lazily())));
                 let delivery = Delivery::new(&self.dispatch, held);
                 match self.task_of(offer.task) {
                     Some(task) => self.edge.deliver(key, (task, delivery)),

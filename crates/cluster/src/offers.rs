@@ -14,7 +14,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use segno_dispatch::{Delivery, Elsewhere, ForwardedCall, Poll};
+use segno_dispatch::{Delivery, ForwardedCall, Poll, RemoteQueues};
 use segno_environment::connection::ConnectionId;
 use segno_matching::{
     Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
@@ -368,7 +368,7 @@ impl Cluster {
     }
 }
 
-impl Elsewhere for Cluster {
+impl RemoteQueues for Cluster {
     fn match_or_offer(self: Arc<Self>, offer: HomeOffer) {
         if !self.match_here(&offer) {
             self.offer_at_home(offer);

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use prost::Message;
 use segno_dispatch::Delivery;
 use segno_engine::outbox::OutboxMessage;
-use segno_environment::sabotage;
 use segno_runs::{error::CallError, ports::owner::DeliveryResult, slots::WorkflowKey};
-use segno_store::{NamespaceKey, OutboxKey, RunKey, cluster::NodeId};
+use segno_store::{NamespaceKey, OutboxKey, RunKey, cluster::NodeId, sabotage};
 
 use super::{
     Cluster,

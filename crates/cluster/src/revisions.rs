@@ -9,9 +9,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use segno_environment::sabotage;
 use segno_runs::error::CallError;
-use segno_store::cluster::{NodeId, Revisions};
+use segno_store::{
+    cluster::{NodeId, Revisions},
+    sabotage,
+};
 use tokio::time::Instant;
 
 use super::{

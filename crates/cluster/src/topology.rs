@@ -11,11 +11,12 @@ use std::{
     time::Duration,
 };
 
-use segno_environment::{lock::lock, sabotage};
+use segno_environment::lock::lock;
 use segno_runs::{error::CallError, ports::owner::Place, slots::WorkflowKey};
 use segno_store::{
     NamespaceKey, Store,
     cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
+    sabotage,
 };
 
 /// What callers hear from a node that did not compare its documents with the database for too long.

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Dispatch,
-    elsewhere::RemoteHold,
+    remote_queues::RemoteHold,
     tasks::{HeldActivity, HeldTask},
 };
 
@@ -31,7 +31,7 @@ pub enum HeldWork {
     /// A started activity.
     Activity(HeldActivity),
     /// What another node gives back unless it hears that it arrived.
-    Elsewhere(Box<dyn RemoteHold>),
+    Remote(Box<dyn RemoteHold>),
     /// What the answer to a completed workflow task carries: the next one, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
 }
@@ -52,14 +52,14 @@ impl Delivery {
     }
 
     /// Holds what another node gives back.
-    pub fn elsewhere(held: Box<dyn RemoteHold>) -> Self {
-        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Elsewhere(held)) }))
+    pub fn remote(held: Box<dyn RemoteHold>) -> Self {
+        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Remote(held)) }))
     }
 
     /// From now on it holds something else.
     pub fn hold(&self, held: HeldWork) {
         // What another node held until now was started: it is not to be offered again.
-        if let HeldWork::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
+        if let HeldWork::Remote(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
             before.delivered();
         }
     }
@@ -67,7 +67,7 @@ impl Delivery {
     /// The worker has it, or does not need it.
     pub fn delivered(&self) {
         let held = std::mem::replace(&mut *lock(&self.0.held), HeldWork::Nothing);
-        if let HeldWork::Elsewhere(held) = held {
+        if let HeldWork::Remote(held) = held {
             held.delivered();
         }
     }
@@ -83,7 +83,7 @@ impl Drop for InTransit {
     fn drop(&mut self) {
         let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), HeldWork::Nothing);
         // What is held elsewhere is given back there when it is dropped.
-        if matches!(held, HeldWork::Nothing | HeldWork::Elsewhere(_)) {
+        if matches!(held, HeldWork::Nothing | HeldWork::Remote(_)) {
             return;
         }
         // A node that is gone leaves everything to the next start.
@@ -93,9 +93,9 @@ impl Drop for InTransit {
         } else if let HeldWork::Matched(offer) = held {
             // The home of its queue finds another worker.
             if Handle::try_current().is_ok()
-                && let Some(elsewhere) = dispatch.elsewhere()
+                && let Some(remote) = dispatch.remote_queues()
             {
-                elsewhere.offer_at_home(*offer);
+                remote.offer_at_home(*offer);
             }
         } else if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { dispatch.take_undelivered(held).await });
@@ -106,7 +106,7 @@ impl Drop for InTransit {
 impl Dispatch {
     async fn take_undelivered(self: &Arc<Self>, held: HeldWork) {
         match held {
-            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Matched(_) | HeldWork::Elsewhere(_) => {}
+            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Matched(_) | HeldWork::Remote(_) => {}
             HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
             HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
             HeldWork::Reply(task, activities) => {

@@ -6,12 +6,12 @@ mod commands;
 mod complete;
 mod delivery;
 mod direct_queries;
-mod elsewhere;
 mod offers;
 mod polls;
 mod query;
 mod queue_config;
 mod refill;
+mod remote_queues;
 mod starts;
 mod tasks;
 mod versions;
@@ -31,11 +31,11 @@ use segno_workers::{OtherNodes, Workers};
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use delivery::HeldWork;
-pub use elsewhere::{Elsewhere, RemoteHold};
-pub use elsewhere::{ForwardedCall, Polled};
 pub use offers::QueueGauge;
 pub use polls::{Poll, WorkerTask};
 pub use refill::run as refill;
+pub use remote_queues::{ForwardedCall, PollOutcome};
+pub use remote_queues::{RemoteHold, RemoteQueues};
 pub use tasks::{StartedActivity, StartedTask};
 
 /// Hands the tasks of runs to workers.
@@ -51,7 +51,7 @@ pub struct Dispatch {
     /// One configuration of a queue is changed at a time.
     configuring: tokio::sync::Mutex<()>,
     /// Queues and polls of other nodes. Set when the node starts, if there can be others.
-    elsewhere: OnceLock<Weak<dyn Elsewhere>>,
+    remote_queues: OnceLock<Weak<dyn RemoteQueues>>,
 }
 
 impl Dispatch {
@@ -59,23 +59,23 @@ impl Dispatch {
     pub fn new(runs: Arc<Runs>, matching: Arc<Matching>, workers: Arc<Workers>) -> Arc<Self> {
         let (direct_queries, configuring) = (DirectQueries::default(), tokio::sync::Mutex::default());
         let dispatch =
-            Arc::new(Self { runs, matching, workers, direct_queries, configuring, elsewhere: OnceLock::new() });
+            Arc::new(Self { runs, matching, workers, direct_queries, configuring, remote_queues: OnceLock::new() });
         let effects: Weak<Self> = Arc::downgrade(&dispatch);
         dispatch.runs.effects.set(effects);
         dispatch
     }
 
     /// Connects the queues, polls and workers of other nodes.
-    pub fn set_elsewhere(&self, elsewhere: &Arc<impl Elsewhere>) {
-        let queues: Arc<dyn Elsewhere> = elsewhere.clone();
-        let workers: Arc<dyn OtherNodes> = elsewhere.clone();
-        let _ = self.elsewhere.set(Arc::downgrade(&queues));
+    pub fn set_remote_queues(&self, remote: &Arc<impl RemoteQueues>) {
+        let queues: Arc<dyn RemoteQueues> = remote.clone();
+        let workers: Arc<dyn OtherNodes> = remote.clone();
+        let _ = self.remote_queues.set(Arc::downgrade(&queues));
         self.workers.set_other_nodes(Arc::downgrade(&workers));
     }
 
     /// Queues and polls of other nodes; `None` if there can be none, or this node has ended.
-    fn elsewhere(&self) -> Option<Arc<dyn Elsewhere>> {
-        self.elsewhere.get()?.upgrade()
+    fn remote_queues(&self) -> Option<Arc<dyn RemoteQueues>> {
+        self.remote_queues.get()?.upgrade()
     }
 
     /// The node stops: polls end empty, and the loops see that it stops.
@@ -128,8 +128,8 @@ impl Effects for Dispatch {
 
     fn offers_settle(&self) -> PortFuture<'_, ()> {
         Box::pin(async {
-            if let Some(elsewhere) = self.elsewhere() {
-                elsewhere.offers_settle().await;
+            if let Some(remote) = self.remote_queues() {
+                remote.offers_settle().await;
             }
         })
     }

@@ -76,8 +76,8 @@ impl Dispatch {
 
     /// Offers a task to a poll of this node, if the home of its queue has nothing to order, or else at that home.
     fn offer_elsewhere(&self, offer: HomeOffer) {
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.match_or_offer(offer);
+        if let Some(remote) = self.remote_queues() {
+            remote.match_or_offer(offer);
         }
     }
 

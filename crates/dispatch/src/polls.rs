@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     Dispatch,
     delivery::{Delivery, HeldWork},
-    elsewhere::{ForwardedCall, Polled},
+    remote_queues::{ForwardedCall, PollOutcome},
 };
 
 /// A worker's poll for a task.
@@ -72,7 +72,7 @@ impl Dispatch {
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,
     ) -> Result<Option<T>, CallError> {
-        Ok(self.poll(poll, worker_version, None).await?.and_then(Polled::here))
+        Ok(self.poll(poll, worker_version, None).await?.and_then(PollOutcome::here))
     }
 
     /// Waits for a task, wherever its run is. `call` is what its owner needs to answer the poll.
@@ -81,7 +81,7 @@ impl Dispatch {
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,
         call: Option<&ForwardedCall>,
-    ) -> Result<Option<Polled<T>>, CallError> {
+    ) -> Result<Option<PollOutcome<T>>, CallError> {
         loop {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             if let TaskOffer::Remote(task) = offer {
@@ -94,7 +94,7 @@ impl Dispatch {
             }
             // Answered, replaced or gone meanwhile: wait for another one.
             if let Some(started) = T::begin(self, poll, worker_version.clone(), offer, delivery).await? {
-                return Ok(Some(Polled::Here(started)));
+                return Ok(Some(PollOutcome::Here(started)));
             }
         }
     }
@@ -106,7 +106,7 @@ impl Dispatch {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<T>, CallError> {
-        let Some(offer) = self.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else {
+        let Some(offer) = self.remote_queues().and_then(|remote| remote.own_task(task)) else {
             return Ok(None);
         };
         // Until it is started the queue's home holds it.
@@ -115,9 +115,9 @@ impl Dispatch {
 
     /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
     pub async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
-        match self.elsewhere() {
+        match self.remote_queues() {
             None => self.wait_with_guard(poll).await,
-            Some(elsewhere) => elsewhere.wait_for_task(poll).await,
+            Some(remote) => remote.wait_for_task(poll).await,
         }
     }
 
@@ -127,9 +127,9 @@ impl Dispatch {
         task: RemoteTask,
         delivery: Delivery,
         call: Option<&ForwardedCall>,
-    ) -> Option<Polled<T>> {
-        let (body, delivery) = self.elsewhere()?.start_task(task, delivery, call?).await?;
-        Some(Polled::There { body, delivery })
+    ) -> Option<PollOutcome<T>> {
+        let (body, delivery) = self.remote_queues()?.start_task(task, delivery, call?).await?;
+        Some(PollOutcome::There { body, delivery })
     }
 
     /// Waits for a task of a node without others, unless the worker shut down or the node stops.
@@ -165,8 +165,8 @@ impl Dispatch {
     pub fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.runs.clock.monotonic());
         let is_control = poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES);
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.worker_polls(poll, is_control);
+        if let Some(remote) = self.remote_queues() {
+            remote.worker_polls(poll, is_control);
         }
         if is_control {
             return self.workers.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);

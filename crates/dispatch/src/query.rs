@@ -22,7 +22,7 @@ use super::{Dispatch, direct_queries::DirectQueries, versions::route_of};
 const FAILING_ATTEMPTS: i32 = 3;
 
 /// A query of a pinned run ends so long before its caller gives up.
-const ANSWER_TIME: Duration = Duration::from_millis(500);
+const REPLY_RESERVE: Duration = Duration::from_millis(500);
 const NO_POLLER: &str = "no poller seen for task queue recently, worker may be down";
 
 /// How a query reaches a worker.
@@ -64,7 +64,7 @@ impl Dispatch {
         }
         // Early enough for the caller to hear why there is no answer.
         let left = deadline.saturating_duration_since(Instant::now());
-        let until = deadline - ANSWER_TIME.min(left / 2);
+        let until = deadline - REPLY_RESERVE.min(left / 2);
         match self.query_run(key, current, query, condition, until).await {
             Err(CallError::DeadlineExceeded) if !self.is_polled_by(&run, pinned).await => {
                 Err(CallError::NotReady(NO_POLLER.to_owned()))
@@ -87,7 +87,7 @@ impl Dispatch {
             return Ok(QueryReply { rejected: Some(status), ..reply(None) });
         }
         if run.state().script.is_some() {
-            let turns = self.runs.turns.clone();
+            let turns = self.runs.scripts.clone();
             let answer = turns.query(&self.runs, key, current, query, deadline).await?;
             return Ok(reply(Some(answer)));
         }
@@ -241,10 +241,10 @@ impl Dispatch {
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
     pub async fn offer_query(&self, run: &Run, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
         let place = QueuePlace { priority: QUERY_PRIORITY, fairness: None, route: route_of(run) };
-        if let Some(elsewhere) = self.elsewhere() {
+        if let Some(remote) = self.remote_queues() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
-            return elsewhere.offer_query(&queue, offer, place, sticky).await;
+            return remote.offer_query(&queue, offer, place, sticky).await;
         }
         let served = !sticky || self.matching.is_served(&queue);
         if served {

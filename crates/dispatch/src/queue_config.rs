@@ -41,8 +41,8 @@ impl Dispatch {
     }
 
     fn limits_changed(&self) {
-        if let Some(elsewhere) = self.elsewhere() {
-            elsewhere.limits_changed();
+        if let Some(remote) = self.remote_queues() {
+            remote.limits_changed();
         }
     }
 

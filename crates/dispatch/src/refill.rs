@@ -32,8 +32,8 @@ pub async fn run(dispatch: Arc<Dispatch>) {
         };
         // Tasks that are forgotten from here on set the mark again.
         dispatch.matching.begin_refill(&key);
-        if let Some(elsewhere) = dispatch.elsewhere() {
-            elsewhere.request_offers(&key).await;
+        if let Some(remote) = dispatch.remote_queues() {
+            remote.request_offers(&key).await;
         }
         match dispatch.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}

@@ -98,9 +98,9 @@ pub enum BeatRefused {
     TooMany,
 }
 
-/// What time brought about.
+/// The consequences of time that has passed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Due {
+pub struct LeaseExpiry {
     /// Why the worker is lost, if it is. What it held must move.
     pub lost: Option<LostBecause>,
     /// Attempts it was handed and never spoke of. They must move.
@@ -381,8 +381,8 @@ impl Lease {
     }
 
     /// Lets happen what is due. What is not due stays untouched. A worker that is lost keeps the list of what it held.
-    pub fn expire(&mut self, now: Nanos, settings: &LeaseSettings) -> Due {
-        let mut due = Due::default();
+    pub fn expire(&mut self, now: Nanos, settings: &LeaseSettings) -> LeaseExpiry {
+        let mut due = LeaseExpiry::default();
         // A worker is lost once: nothing is due after that.
         let Ok(expired) = machine::next(self.state, machine::Event::Expire) else { return due };
         if self.alive_until(settings).is_some_and(|until| until <= now) {

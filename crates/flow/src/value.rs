@@ -129,7 +129,7 @@ struct Origin {
 
 /// An error that the language or its library raises. The machine makes an error object of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Raised {
+pub struct LanguageError {
     /// `TypeError` and so on.
     pub kind: Kind,
     /// The message, without the type.
@@ -182,7 +182,7 @@ impl Kind {
     }
 }
 
-impl Raised {
+impl LanguageError {
     /// An error of this type.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }

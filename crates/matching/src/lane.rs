@@ -77,7 +77,7 @@ impl Lane {
             self.backlog.remove(&priority);
         }
         if !unlimited {
-            let (key, own) = queued.turn();
+            let (key, own) = queued.fairness_share();
             limits.spend(key, own, now);
         }
         self.len -= 1;

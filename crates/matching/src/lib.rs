@@ -266,7 +266,7 @@ impl Matching {
         if !identity.is_empty() {
             queue.polled(lane.as_ref(), identity, version, now, POLLER_MEMORY);
         }
-        met.iter().for_each(|(priority, count)| queue.met_elsewhere(lane.as_ref(), *priority, *count, now));
+        met.iter().for_each(|(priority, count)| queue.count_remote_matches(lane.as_ref(), *priority, *count, now));
     }
 
     /// Whether a queue takes no more tasks that storage knows.
@@ -511,7 +511,7 @@ impl Matching {
     pub fn backlog(&self) -> usize {
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
-        for queue in queues.values_mut().filter(|queue| queue.is_deserted(now)) {
+        for queue in queues.values_mut().filter(|queue| queue.has_lost_its_worker(now)) {
             queue.drain();
         }
         queues.values().map(Queue::len).sum()

@@ -31,7 +31,7 @@ pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
 pub const QUERY_PRIORITY: i32 = 0;
 
 /// A sticky queue that was not polled for so long is not polled again: its tasks time out after ten seconds or so.
-const DESERTED_AFTER: Nanos = 60 * 1_000_000_000;
+const WORKER_LOST_AFTER: Nanos = 60 * 1_000_000_000;
 /// While a limit holds tasks back, lanes with less urgent tasks try so much later than the one that is next.
 const LANE_YIELD: Nanos = 2_000_000;
 /// From this many lanes on, idle ones are forgotten when a worker polls.
@@ -319,7 +319,7 @@ impl Queue {
     }
 
     /// Tasks of a priority met workers of a version at another node.
-    pub fn met_elsewhere(&mut self, version: Option<&Version>, priority: i32, count: u32, now: Nanos) {
+    pub fn count_remote_matches(&mut self, version: Option<&Version>, priority: i32, count: u32, now: Nanos) {
         self.lanes.open(version).measured.passed(priority, count, now);
     }
 
@@ -404,8 +404,8 @@ impl Queue {
 
     /// Whether the worker of a sticky queue is gone. Tasks that wait there time out and are offered elsewhere; what is left
     /// here is out of date.
-    pub fn is_deserted(&self, now: Nanos) -> bool {
-        self.sticky && self.waiting() == 0 && now - self.last_poll() > DESERTED_AFTER
+    pub fn has_lost_its_worker(&self, now: Nanos) -> bool {
+        self.sticky && self.waiting() == 0 && now - self.last_poll() > WORKER_LOST_AFTER
     }
 
     /// Tasks waiting.

@@ -27,13 +27,13 @@ pub enum LaneRouting {
         /// What is polled for.
         kind: QueueType,
         /// The routing, if the namespace has deployments.
-        deployed: Option<Box<Deployed>>,
+        deployed: Option<Box<DeployedQueue>>,
     },
 }
 
 /// A queue of a namespace with deployments.
 #[derive(Debug)]
-pub struct Deployed {
+pub struct DeployedQueue {
     namespace: Arc<NamespaceRouting>,
     queue: MemberQueue,
     routing: Option<Arc<QueueRouting>>,
@@ -56,7 +56,7 @@ impl LaneRouting {
         let deployed = registry.namespace(key.namespace).map(|namespace| {
             let queue = MemberQueue { name: key.name.clone(), kind };
             let routing = namespace.queues.get(&queue).cloned();
-            Box::new(Deployed { namespace, queue, routing })
+            Box::new(DeployedQueue { namespace, queue, routing })
         });
         Self::Versions { kind, deployed }
     }
@@ -67,7 +67,7 @@ impl LaneRouting {
         let deployed = deployed.as_deref();
         if let Some(version) = &route.pinned {
             // An activity whose queue the version does not poll goes by the routing of its own queue.
-            let is_member = |deployed: &Deployed| {
+            let is_member = |deployed: &DeployedQueue| {
                 deployed.namespace.members.get(version).is_some_and(|queues| queues.contains(&deployed.queue))
             };
             if *kind == QueueType::Workflow || deployed.is_some_and(is_member) {

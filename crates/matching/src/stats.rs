@@ -47,7 +47,7 @@ struct Counter {
 
 impl Counter {
     /// Clears what is over. Nothing happens within a slice.
-    fn turn(&mut self, now: Nanos) {
+    fn advance(&mut self, now: Nanos) {
         let slice = now / SLICE;
         if slice <= self.newest {
             return;
@@ -66,21 +66,21 @@ impl Counter {
     }
 
     fn add_many(&mut self, many: u32, now: Nanos) {
-        self.turn(now);
+        self.advance(now);
         let newest = &mut self.counts[self.newest as usize % SLICES];
         *newest = newest.saturating_add(many);
     }
 
     /// One less, if there was one.
     fn undo(&mut self, now: Nanos) {
-        self.turn(now);
+        self.advance(now);
         let newest = &mut self.counts[self.newest as usize % SLICES];
         *newest = newest.saturating_sub(1);
     }
 
     fn per_second(&self, now: Nanos) -> f32 {
         let mut counter = *self;
-        counter.turn(now);
+        counter.advance(now);
         let total: u32 = counter.counts.iter().sum();
         // The newest slice has only begun.
         let covered = (SLICES as Nanos - 1) * SLICE + now % SLICE;

@@ -62,7 +62,7 @@ pub struct QueuedTask {
     pub priority: i32,
     /// Since when it waits.
     pub since: Nanos,
-    /// Among whom it takes turns, if it has a fairness key.
+    /// The share of its fairness key, if it has one.
     pub fairness: Option<Box<Fairness>>,
     /// By what its lane is found.
     pub route: TaskRoute,
@@ -70,12 +70,12 @@ pub struct QueuedTask {
 
 impl QueuedTask {
     /// Its fairness key and weight.
-    pub(super) fn turn(&self) -> (&str, f32) {
+    pub(super) fn fairness_share(&self) -> (&str, f32) {
         self.fairness.as_ref().map_or(("", 1.0), |fairness| (&*fairness.key, fairness.weight))
     }
 }
 
-/// Among whom a task takes turns.
+/// The fairness key of a task and its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fairness {
     /// The user's key.

@@ -4,14 +4,14 @@ mod node;
 
 pub use node::Node;
 pub use segno_cluster::{
-    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, LinkMetrics, NodeIdentity, Peers, Topology,
+    ChangedNodes, ClientCalls, Cluster, ForwardError, ForwardedReply, LinkMetrics, NodeIdentity, Peers, Topology,
 };
 pub use segno_deployments::{
     Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinnedCounts,
     QueueType, Version as WorkerVersion, calls, names,
 };
 pub use segno_dispatch::{
-    CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, Polled, QueueGauge, StartedActivity, StartedTask,
+    CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, PollOutcome, QueueGauge, StartedActivity, StartedTask,
     WorkerTask,
 };
 pub use segno_engine::activity::Sdk;
@@ -39,13 +39,11 @@ pub use segno_runs::ports::{
     queue_use::{QueueUse, QueueUses},
 };
 pub use segno_runs::{
-    ActivityToken, CallError,
-    CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller,
-    ListPosition, Namespace, NamespaceDetail, NamespaceName, Namespaces, 
-    NewNamespace, NodeOptions, PAGES_MAX, PagesLost, QueryAnswer, QueryFailure, QueryReply, QueryToken, RULES_MAX,
-    RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated,
-    TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, WaitFor, WithStartError, WorkflowKey,
-    kind_of, state_facts, with_request_bytes,
+    ActivityToken, CallError, CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage,
+    HistoryView, ListCaller, ListPosition, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
+    NodeOptions, PAGES_MAX, PagesLost, QueryAnswer, QueryFailure, QueryReply, QueryToken, RULES_MAX, RunSelector, Runs,
+    SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated, TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError,
+    UpdateReply, UpdateStage, WaitFor, WithStartError, WorkflowKey, kind_of, state_facts, with_request_bytes,
 };
 pub use segno_scripts::{
     Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,

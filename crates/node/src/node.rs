@@ -85,7 +85,7 @@ impl Node {
                 batches: batches.clone(),
             };
             let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(parts));
-            dispatch.set_elsewhere(&cluster);
+            dispatch.set_remote_queues(&cluster);
             cluster
         });
         if let (Some(listener), Some(cluster)) = (listener, &cluster) {
@@ -174,17 +174,17 @@ impl ClusterObserver for Parts {
             runs.namespaces.reload(&*runs.store).await?;
             self.dispatch.load_queue_configs().await?;
             self.access_keys.load().await?;
-            runs.turns.clone().load(runs).await?;
+            runs.scripts.clone().load(runs).await?;
             runs.load_deployments().await?;
             self.namespaces.resume();
             let runs = runs.clone();
-            tokio::spawn(async move { runs.turns.clone().follow_schedules(&runs).await });
+            tokio::spawn(async move { runs.scripts.clone().follow_schedules(&runs).await });
             Ok(())
         })
     }
 
     fn shards_taken(&self) -> PortFuture<'_, ()> {
-        Box::pin(async { self.dispatch.runs.turns.clone().follow_schedules(&self.dispatch.runs).await })
+        Box::pin(async { self.dispatch.runs.scripts.clone().follow_schedules(&self.dispatch.runs).await })
     }
 
     fn homes_changed(&self) {

@@ -30,10 +30,9 @@ use segno_environment::{
     environment::Threads,
     health::{self, Health},
     metrics::{Metrics, add, count},
-    sabotage,
     vitals::{Vitals, panic_text},
 };
-use segno_store::{Commit, CommitError, DocumentWrite, NamespaceKey, Store, Wait};
+use segno_store::{Commit, CommitError, DocumentWrite, NamespaceKey, Store, Wait, sabotage};
 use tokio::{
     sync::{mpsc as tasks, oneshot},
     time::Instant,
@@ -64,9 +63,9 @@ const REMOTE_WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 type Answer = oneshot::Sender<Result<(), CommitError>>;
 
-/// Something to write.
+/// A commit that waits for the writer.
 struct Request {
-    turn: Share,
+    share: Share,
     commit: Commit,
     answer: Answer,
 }
@@ -172,11 +171,11 @@ impl Committer {
         probe().into_iter().for_each(|commit| drop(self.commit(commit)));
     }
 
-    fn send(&self, turn: Share, commit: Commit) -> impl Future<Output = Result<(), CommitError>> + use<> {
+    fn send(&self, share: Share, commit: Commit) -> impl Future<Output = Result<(), CommitError>> + use<> {
         let (answer, result) = oneshot::channel();
         self.waiting.bytes.fetch_add(commit.bytes(), Ordering::Relaxed);
         self.waiting.commits.fetch_add(1, Ordering::Relaxed);
-        let request = Request { turn, commit, answer };
+        let request = Request { share, commit, answer };
         // If the writer is gone, so is the answer.
         match &self.requests {
             Requests::Thread(requests) => drop(requests.send(request)),
@@ -231,7 +230,7 @@ fn write(
     let mut next = Instant::now();
     let mut groups = Groups::new(GROUP_MAX);
     loop {
-        if groups.turns.is_empty() {
+        if groups.queue.is_empty() {
             let Some(first) = next_request(store, received, health) else { return };
             groups.push(first);
         }
@@ -303,7 +302,7 @@ fn acknowledge(answers: &mut [(usize, Answer)]) {
 
 /// What waits for the writer, and what of it is written next.
 struct Groups {
-    turns: RoundRobin<Request>,
+    queue: RoundRobin<Request>,
     shares: CommitShares,
     group_max: usize,
     /// No further commits come: nothing rests.
@@ -312,22 +311,22 @@ struct Groups {
 
 impl Groups {
     fn new(group_max: usize) -> Self {
-        Self { turns: RoundRobin::default(), shares: CommitShares::new(group_max), group_max, is_last: false }
+        Self { queue: RoundRobin::default(), shares: CommitShares::new(group_max), group_max, is_last: false }
     }
 
     fn push(&mut self, request: Request) {
-        self.shares.arrive(request.turn, Instant::now());
-        self.turns.push(request.turn, request);
+        self.shares.arrive(request.share, Instant::now());
+        self.queue.push(request.share, request);
     }
 
     /// The next group; empty if everything that waits rests.
     fn next(&mut self, now: Instant) -> Vec<Request> {
-        let Self { turns, shares, group_max, is_last } = self;
+        let Self { queue, shares, group_max, is_last } = self;
         let mut group = Vec::new();
         while group.len() < *group_max {
-            let rests_end = *is_last || turns.has_barrier();
-            let Some(request) = turns.pop(|share| rests_end || shares.has_place(share, now)) else { break };
-            shares.take_place(request.turn, request.commit.bytes());
+            let rests_end = *is_last || queue.has_barrier();
+            let Some(request) = queue.pop(|share| rests_end || shares.has_place(share, now)) else { break };
+            shares.take_place(request.share, request.commit.bytes());
             group.push(request);
         }
         group
@@ -335,7 +334,7 @@ impl Groups {
 
     /// How long to wait for the end of a rest.
     fn rest(&self, now: Instant) -> Duration {
-        let end = self.shares.next_end(self.turns.waiting());
+        let end = self.shares.next_end(self.queue.waiting());
         end.map_or(PACE, |end| end.saturating_duration_since(now))
     }
 }
@@ -350,7 +349,7 @@ async fn write_in_task(
 ) {
     let mut groups = Groups::new(REMOTE_GROUP_MAX);
     loop {
-        while groups.turns.is_empty() {
+        while groups.queue.is_empty() {
             let more = received.recv();
             let first = match health.is_degraded_by(health::STORAGE) {
                 true => tokio::time::timeout(PROBE_INTERVAL, more).await,
@@ -406,10 +405,10 @@ mod tests {
     const A: Share = Share::Namespace(NamespaceKey(1));
     const B: Share = Share::Namespace(NamespaceKey(2));
 
-    fn request(turn: Share, sequence: u32) -> Request {
+    fn request(share: Share, sequence: u32) -> Request {
         let key = OutboxKey { sender: RunKey(1), sequence };
         let commit = Commit { outbox_remove: vec![key], ..Default::default() };
-        Request { turn, commit, answer: oneshot::channel().0 }
+        Request { share, commit, answer: oneshot::channel().0 }
     }
 
     fn sequences(group: &[Request]) -> Vec<u32> {
@@ -425,7 +424,7 @@ mod tests {
         assert_eq!(sequences(&groups.next(now)), (0..64).collect::<Vec<_>>());
         groups.shares.written(PACE, now);
         assert_eq!(sequences(&groups.next(now)), (64..100).collect::<Vec<_>>());
-        assert!(groups.turns.is_empty());
+        assert!(groups.queue.is_empty());
     }
 
     #[test]
@@ -451,7 +450,7 @@ mod tests {
             groups.shares.written(PACE, now);
         }
         assert_eq!(last.last(), Some(&2000));
-        assert!(groups.turns.is_empty());
+        assert!(groups.queue.is_empty());
     }
 
     /// A caller that leaves does not take its commit with it: it was in the queue when the call returned.

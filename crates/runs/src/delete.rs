@@ -72,7 +72,7 @@ impl Runs {
     /// A run was deleted: the version of its script may have to go with it.
     async fn note_deleted(self: &Arc<Self>, run: &Run) {
         if run.state().script.is_some() {
-            self.turns.clone().run_deleted(self, run).await;
+            self.scripts.clone().run_deleted(self, run).await;
         }
     }
 

@@ -20,7 +20,7 @@ impl Runs {
             return;
         }
         if run.state().script.is_some() {
-            return self.turns.offer(run);
+            return self.scripts.offer(run);
         }
         if let Some(effects) = self.effects() {
             effects.offer_workflow_task(run);

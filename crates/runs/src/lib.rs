@@ -6,7 +6,7 @@
 //! above. [`recovery`] rebuilds all of this from the store at the start.
 //!
 //! This crate knows neither queues nor workers nor scripts nor other nodes: it reaches them through [`ports`]. Of
-//! scripts it knows only the limits that a namespace can set.
+//! scripts it knows the numbers that a namespace can set as their limits.
 
 mod backfill;
 mod combine;

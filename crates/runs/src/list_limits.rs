@@ -75,7 +75,7 @@ impl ListLimits {
         let deadline = caller.deadline.map_or(latest, |deadline| deadline.min(latest));
         let (admitted, of_caller) = self.admit(caller.connection)?;
         // A caller's own limit comes first: one that asks for much at once waits for itself alone.
-        let permits = async { (turn(of_caller).await, turn(self.running.clone()).await) };
+        let permits = async { (acquire_permit(of_caller).await, acquire_permit(self.running.clone()).await) };
         let permits = tokio::time::timeout_at(deadline, permits).await;
         let permits = permits.map_err(|_| CallError::DeadlineExceeded)?;
         let (limit, _cancelled_with_us) = ReadLimit::cancellable(deadline);
@@ -107,7 +107,7 @@ impl ListLimits {
     }
 }
 
-async fn turn(semaphore: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+async fn acquire_permit(semaphore: Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     // Never closed.
     semaphore.acquire_owned().await.ok()
 }

@@ -6,7 +6,7 @@ use crate::{error::CallError, outbox, runs::Runs, wakes};
 
 /// Reads what is in memory as a whole: scripts and worker deployments. The parts above are there by now.
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
-    runs.turns.clone().load(runs).await?;
+    runs.scripts.clone().load(runs).await?;
     runs.load_deployments().await?;
     runs.list_older_runs().await?;
     Ok(())

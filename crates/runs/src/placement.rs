@@ -79,11 +79,7 @@ impl Runs {
     }
 
     /// Deletes a run at the node that serves it.
-    pub async fn delete_anywhere(
-        self: &Arc<Self>,
-        workflow: &WorkflowKey,
-        run_id: &str,
-    ) -> Result<(), CallError> {
+    pub async fn delete_anywhere(self: &Arc<Self>, workflow: &WorkflowKey, run_id: &str) -> Result<(), CallError> {
         match self.place(workflow) {
             Place::Here => self.delete_run(workflow, run_id).await,
             Place::There(owner) => self.owner.delete_run(owner, workflow, run_id).await,

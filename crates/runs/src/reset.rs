@@ -110,7 +110,7 @@ impl Runs {
             later.extend(ended.transition.batches.iter().flatten().cloned());
         }
         let script = match &base.run.state().script {
-            Some(_) => self.turns.clone().script_at(self, &base, &past, call.finish_event_id).await?,
+            Some(_) => self.scripts.clone().script_at(self, &base, &past, call.finish_event_id).await?,
             None => None,
         };
         let (script, state, checkpoint) = match script {

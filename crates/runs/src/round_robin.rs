@@ -9,9 +9,10 @@
 
 use std::collections::VecDeque;
 
+use segno_environment::namespace_queues::NamespaceQueues;
 use segno_store::NamespaceKey;
 
-/// Among whom a commit takes turns.
+/// The order that a commit keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Share {
     /// It changes runs, messages or documents of a namespace.
@@ -20,39 +21,30 @@ pub(crate) enum Share {
     Barrier,
 }
 
-/// What waits and did not fit into the last group.
-#[derive(Debug)]
+/// Commits that wait: they did not fit into the last group.
 pub(crate) struct RoundRobin<T> {
-    /// The next one's turn first.
-    lanes: VecDeque<(Share, VecDeque<T>)>,
-    /// What came with and after the first barrier that waits.
+    queues: NamespaceQueues<T>,
+    /// The first barrier that waits, and all commits after it.
     behind: VecDeque<(Share, T)>,
 }
 
 impl<T> Default for RoundRobin<T> {
     fn default() -> Self {
-        Self { lanes: VecDeque::new(), behind: VecDeque::new() }
+        Self { queues: NamespaceQueues::default(), behind: VecDeque::new() }
     }
 }
 
 impl<T> RoundRobin<T> {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.lanes.is_empty() && self.behind.is_empty()
+        self.queues.is_empty() && self.behind.is_empty()
     }
 
-    /// Adds something that arrived.
-    pub fn push(&mut self, turn: Share, item: T) {
-        match self.behind.is_empty() && turn != Share::Barrier {
-            true => self.push_lane(turn, item),
-            false => self.behind.push_back((turn, item)),
-        }
-    }
-
-    fn push_lane(&mut self, turn: Share, item: T) {
-        match self.lanes.iter_mut().find(|(of, _)| *of == turn) {
-            Some((_, lane)) => lane.push_back(item),
-            None => self.lanes.push_back((turn, VecDeque::from([item]))),
+    /// Adds a commit that arrived.
+    pub fn push(&mut self, share: Share, item: T) {
+        match share {
+            Share::Namespace(namespace) if self.behind.is_empty() => self.queues.push(namespace, item),
+            _ => self.behind.push_back((share, item)),
         }
     }
 
@@ -61,31 +53,26 @@ impl<T> RoundRobin<T> {
         !self.behind.is_empty()
     }
 
-    /// Who waits, not counting what is behind a barrier.
+    /// The namespaces with waiting commits, except for those behind a barrier.
     pub fn waiting(&self) -> impl Iterator<Item = Share> {
-        self.lanes.iter().map(|(turn, _)| *turn)
+        self.queues.namespaces().map(Share::Namespace)
     }
 
-    /// Takes the next one of those that may be taken.
+    /// Takes the next commit of those that may be taken.
     pub fn pop(&mut self, may: impl Fn(Share) -> bool) -> Option<T> {
-        if self.lanes.is_empty() {
+        if self.queues.is_empty() {
             return self.pass_barrier();
         }
-        let place = self.lanes.iter().position(|(turn, _)| may(*turn))?;
-        let (turn, mut lane) = self.lanes.remove(place)?;
-        let item = lane.pop_front();
-        if !lane.is_empty() {
-            self.lanes.push_back((turn, lane));
-        }
-        item
+        self.queues.take(|namespace| may(Share::Namespace(namespace))).map(|(_, item)| item)
     }
 
     /// Takes the barrier, and lets in what waits up to the next one.
     fn pass_barrier(&mut self) -> Option<T> {
         let (_, barrier) = self.behind.pop_front()?;
-        while self.behind.front().is_some_and(|(turn, _)| *turn != Share::Barrier) {
-            if let Some((turn, item)) = self.behind.pop_front() {
-                self.push_lane(turn, item);
+        while let Some((Share::Namespace(namespace), _)) = self.behind.front() {
+            let namespace = *namespace;
+            if let Some((_, item)) = self.behind.pop_front() {
+                self.queues.push(namespace, item);
             }
         }
         Some(barrier)
@@ -98,16 +85,16 @@ mod tests {
 
     /// Letters are namespaces, `-` is a barrier; with their places among those of the same kind.
     fn order(arrived: &str) -> String {
-        let mut turns = RoundRobin::default();
+        let mut waiting = RoundRobin::default();
         for letter in arrived.chars() {
-            let turn = match letter {
+            let share = match letter {
                 '-' => Share::Barrier,
                 _ => Share::Namespace(NamespaceKey(u32::from(letter))),
             };
-            turns.push(turn, letter);
+            waiting.push(share, letter);
         }
-        let taken = std::iter::from_fn(|| turns.pop(|_| true)).collect();
-        assert!(turns.is_empty());
+        let taken = std::iter::from_fn(|| waiting.pop(|_| true)).collect();
+        assert!(waiting.is_empty());
         taken
     }
 
@@ -120,15 +107,15 @@ mod tests {
 
     #[test]
     fn who_rests_lets_others_pass() {
-        let mut turns = RoundRobin::default();
+        let mut waiting = RoundRobin::default();
         let (a, b) = (Share::Namespace(NamespaceKey(1)), Share::Namespace(NamespaceKey(2)));
-        for (turn, item) in [(a, 1), (a, 2), (b, 3), (b, 4)] {
-            turns.push(turn, item);
+        for (share, item) in [(a, 1), (a, 2), (b, 3), (b, 4)] {
+            waiting.push(share, item);
         }
-        let rests = |turns: &mut RoundRobin<i32>| turns.pop(|turn| turn != a);
-        assert_eq!((rests(&mut turns), rests(&mut turns), rests(&mut turns)), (Some(3), Some(4), None));
-        assert_eq!(turns.waiting().collect::<Vec<_>>(), [a]);
-        assert_eq!(turns.pop(|_| true), Some(1));
+        let rests = |waiting: &mut RoundRobin<i32>| waiting.pop(|share| share != a);
+        assert_eq!((rests(&mut waiting), rests(&mut waiting), rests(&mut waiting)), (Some(3), Some(4), None));
+        assert_eq!(waiting.waiting().collect::<Vec<_>>(), [a]);
+        assert_eq!(waiting.pop(|_| true), Some(1));
     }
 
     #[test]
@@ -139,17 +126,17 @@ mod tests {
 
     #[test]
     fn a_namespace_keeps_its_order() {
-        let mut turns = RoundRobin::default();
+        let mut waiting = RoundRobin::default();
         let mut random: u64 = 7;
         for number in 0..1000_u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let of = (random >> 60) as u32;
-            let turn = if of == 0 { Share::Barrier } else { Share::Namespace(NamespaceKey(of)) };
-            turns.push(turn, (of, number));
+            let share = if of == 0 { Share::Barrier } else { Share::Namespace(NamespaceKey(of)) };
+            waiting.push(share, (of, number));
         }
         let mut last = [0; 16];
         let mut barrier = 0;
-        while let Some((of, number)) = turns.pop(|_| true) {
+        while let Some((of, number)) = waiting.pop(|_| true) {
             assert!(number >= last[of as usize] && number >= barrier);
             last[of as usize] = number;
             if of == 0 {

@@ -30,7 +30,7 @@ use crate::{
     namespaces::Namespaces,
     options::NodeOptions,
     outbox::Outbox,
-    ports::{EffectsPort, Turn, owner::Owner, queue_use::QueueUsesPort},
+    ports::{EffectsPort, ScriptTurns, owner::Owner, queue_use::QueueUsesPort},
     run_keys::RunKeys,
     slots::Slots,
     start_limits::StartLimits,
@@ -78,7 +78,7 @@ pub struct Runs {
     /// The part that hands tasks to workers.
     pub effects: EffectsPort,
     /// Scripts.
-    pub turns: Arc<dyn Turn>,
+    pub scripts: Arc<dyn ScriptTurns>,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub deleting: Mutex<HashSet<RunKey>>,
@@ -110,7 +110,7 @@ impl Runs {
         environment: &Environment,
         options: NodeOptions,
         owner: Arc<dyn Owner>,
-        turns: Arc<dyn Turn>,
+        scripts: Arc<dyn ScriptTurns>,
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
@@ -141,7 +141,7 @@ impl Runs {
             completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
             effects: EffectsPort::default(),
-            turns,
+            scripts,
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
             vitals,
@@ -207,7 +207,7 @@ impl Runs {
     /// Like [`Runs::context_for`], for a call on a run: runs that follow it have the current version of its script.
     pub async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
         let namespace = NamespaceKey(run.info.namespace_key);
-        let script = if creates { self.turns.current_version(namespace, &run.info.workflow_type) } else { None };
+        let script = if creates { self.scripts.current_version(namespace, &run.info.workflow_type) } else { None };
         Ok(Context { script, ..self.context_for(namespace, creates).await? })
     }
 
@@ -271,7 +271,7 @@ impl Runs {
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs. The parts above say how many tasks
     /// wait in queues and how many workers there are.
     pub fn gauges(&self, backlog: usize, workers: usize) -> [(&'static str, &'static str, u64); 6] {
-        let queued_tasks = backlog + self.turns.waiting();
+        let queued_tasks = backlog + self.scripts.waiting();
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
             ("queued_tasks", "Tasks waiting for a worker.", queued_tasks as u64),

@@ -93,7 +93,7 @@ impl Runs {
             return Ok(start);
         }
         let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
-        let script = self.turns.current_version(NamespaceKey(start.namespace_key), name);
+        let script = self.scripts.current_version(NamespaceKey(start.namespace_key), name);
         let queue = start.options.task_queue.as_ref().map(|queue| queue.name.as_str());
         if script.is_none() && queue == Some(script::QUEUE) {
             return Err(CallError::NoScript(no_script(name, &start.options.namespace)));

@@ -186,7 +186,7 @@ impl Runs {
     ) -> Result<R, CallError> {
         let Applied { mut run, mut transition, reply } = applied;
         let current = locked.state.current.clone();
-        let turns = self.turns.clone();
+        let turns = self.scripts.clone();
         let after = turns.take_turns(self, current.as_deref(), &mut run, &mut transition).await;
         drop(current);
         let reply = self.commit_decided(locked, Applied { run, transition, reply }, extra).await?;
@@ -364,7 +364,7 @@ impl Runs {
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
             if latest.state().script.is_some() {
-                self.turns.clone().run_continued(self, &latest);
+                self.scripts.clone().run_continued(self, &latest);
             }
         }
         self.settle_durable(locked, latest, version, &written, events, script_state);

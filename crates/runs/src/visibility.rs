@@ -12,7 +12,7 @@ use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
     NamespaceKey, RunKey, StateFacts,
     visibility::{
-        Attribute, Closed, Count, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
+        Attribute, Closed, Count, Filter, Kind, ListQuery, ListedRun, Names, Order, Retry, Value, VisibilityRow,
         parse_count, parse_list,
     },
 };
@@ -228,7 +228,7 @@ impl Runs {
         let store = self.store.clone();
         let page = self.list_limits.run(caller, move |limit| store.list_within(&query, limit)).await?;
         let mut runs = Vec::with_capacity(page.runs.len());
-        for Listed { key, state } in page.runs {
+        for ListedRun { key, state } in page.runs {
             let run = state.map_err(|error| error.to_string());
             match run.and_then(|state| Run::decode(state).map_err(|error| error.to_string())) {
                 Ok(run) => runs.push(FoundRun::Readable(Box::new(run))),

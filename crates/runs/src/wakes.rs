@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use segno_environment::{
     clock::{SLEEP_MAX, sleep_for, until},
     hash::HashSet,
-    lanes::{Lanes, UnderWay},
     lock::lock,
     metrics::count,
+    namespace_queues::{NamespaceQueues, UnderWay},
     skipping::SkippingClock,
 };
 use segno_proto::Nanos;
@@ -26,7 +26,7 @@ const WAKE_RETRY_DELAY: i64 = 60 * 1_000_000_000;
 /// Runs that are due and wait for their wake-up.
 #[derive(Default)]
 struct DueRuns {
-    waiting: Lanes<Waking>,
+    waiting: NamespaceQueues<Waking>,
     /// Runs in `waiting`: one that is armed again meanwhile is not added twice.
     known: HashSet<RunKey>,
     under_way: Arc<Mutex<UnderWay>>,

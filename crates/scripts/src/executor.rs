@@ -3,7 +3,7 @@
 //! An executor takes [resumes](super::resumes), as a worker takes workflow tasks. Meanwhile the run is not locked, and
 //! events are buffered as for any worker. If some arrive and the turn would close the run, the turn is executed again
 //! with them. Turns are executed on [threads of their own](super::threads), where a long one yields to others every
-//! [`GIVE_WAY`] steps.
+//! [`YIELD_STEPS`] steps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,12 +34,12 @@ use super::{
 };
 
 /// Steps after which a turn lets others go first.
-const GIVE_WAY: u64 = 50_000;
+const YIELD_STEPS: u64 = 50_000;
 /// The pause before a failed turn is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Of the time of a workflow task this much is left to say that the turn takes too long.
-const ANSWER_TIME: Duration = Duration::from_secs(1);
+const REPLY_RESERVE: Duration = Duration::from_secs(1);
 /// How often one turn is executed, because events came meanwhile.
 const ATTEMPTS_MAX: usize = 100;
 
@@ -89,7 +89,7 @@ impl Pace for TurnPace<'_> {
             return false;
         }
         if steps >= self.next {
-            self.next = steps + GIVE_WAY;
+            self.next = steps + YIELD_STEPS;
             self.slice.give_way();
         }
         true
@@ -155,7 +155,7 @@ impl Scripts {
         tokio::spawn(async move {
             let runs = &scripts.runs;
             tokio::time::sleep(pause).await;
-            scripts.host.held_back.let_go(run);
+            scripts.host.held_back.release(run);
             let found = async {
                 let Some(key) = runs.workflow_of(run).await? else { return Ok(None) };
                 let locked = runs.lock(&key).await?;
@@ -243,7 +243,7 @@ impl Scripts {
         // Later attempts of a workflow task have more time, so that workers find out; a turn would only take that, too.
         let allowed = Duration::from_nanos(allowed.max(0).unsigned_abs());
         // Before the engine lets the workflow task time out and the next attempt begins.
-        let deadline = Instant::now() + allowed.saturating_sub(ANSWER_TIME.min(allowed / 4));
+        let deadline = Instant::now() + allowed.saturating_sub(REPLY_RESERVE.min(allowed / 4));
         let fallback = TurnInput {
             code: prepared.code.clone(),
             state: prepared.state.clone(),
@@ -252,7 +252,7 @@ impl Scripts {
             overflows: prepared.overflows,
         };
         let work = self.host.threads.run_in_slices(namespace, move |slice| {
-            let turned = prepared.execute(&mut TurnPace { slice, next: GIVE_WAY, deadline });
+            let turned = prepared.execute(&mut TurnPace { slice, next: YIELD_STEPS, deadline });
             (turned, prepared)
         });
         match work.await {

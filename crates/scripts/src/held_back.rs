@@ -26,7 +26,7 @@ impl HeldBackTurns {
     }
 
     /// The while is over.
-    pub fn let_go(&self, run: RunKey) {
+    pub fn release(&self, run: RunKey) {
         lock(&self.until).remove(&run);
     }
 
@@ -43,7 +43,7 @@ impl HeldBackTurns {
     /// An operator wants one more attempt of a turn.
     pub fn retry(&self, run: RunKey) {
         lock(&self.retried).insert(run);
-        self.let_go(run);
+        self.release(run);
     }
 
     /// Whether the turn of a run may be executed now. The attempt for which an operator asked is used up by it.

@@ -51,7 +51,7 @@ impl Scripts {
         query: WorkflowQuery,
         deadline: Instant,
     ) -> Result<Payloads, CallError> {
-        let current = self.wait_for_turn(key, current, deadline).await?;
+        let current = self.wait_until_current(key, current, deadline).await?;
         let (code, state) = self.code_and_state(&current).await?;
         let now = self.runs.clock.now() / 1_000_000;
         let (input, name) = (payloads(query.query_args), query.query_type.clone());
@@ -136,7 +136,7 @@ impl Scripts {
     }
 
     /// Waits until no turn of a script is pending.
-    async fn wait_for_turn(
+    async fn wait_until_current(
         &self,
         key: &WorkflowKey,
         current: Arc<Current>,

@@ -134,7 +134,7 @@ impl Scripts {
             let context = self.runs.context(key.namespace);
             let applied = applied(&current.run, context, to, turned)?;
             // A turn that kept failing may succeed now.
-            self.host.held_back.let_go(current.key());
+            self.host.held_back.release(current.key());
             self.runs.commit(&mut locked, applied, Vec::new()).await?;
             return Ok(moved);
         }

@@ -13,7 +13,7 @@ use segno_store::NamespaceKey;
 const BEGUN_MAX: usize = 128;
 const BEGUN_OF_NAMESPACE_MAX: usize = 8;
 /// Namespaces without jobs whose used time is remembered.
-const IDLE_LANES_MAX: usize = 1024;
+const IDLE_NAMESPACES_MAX: usize = 1024;
 
 /// What gets a permit.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) enum Grant<J, P> {
 }
 
 /// The jobs of a namespace.
-struct Lane<J, P> {
+struct NamespaceJobs<J, P> {
     jobs: VecDeque<J>,
     paused: VecDeque<P>,
     /// Jobs with a permit.
@@ -43,33 +43,33 @@ pub(super) struct Permits<J, P> {
     most: usize,
     running: usize,
     begun: usize,
-    lanes: HashMap<NamespaceKey, Lane<J, P>>,
+    namespaces: HashMap<NamespaceKey, NamespaceJobs<J, P>>,
     /// The used time of the namespace that had the last permit.
     now: Duration,
 }
 
 impl<J, P> Permits<J, P> {
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), running: 0, begun: 0, lanes: HashMap::default(), now: Duration::ZERO }
+        Self { most: most.max(1), running: 0, begun: 0, namespaces: HashMap::default(), now: Duration::ZERO }
     }
 
     /// Jobs of a namespace that wait for their beginning.
     pub(crate) fn waiting_of(&self, namespace: NamespaceKey) -> usize {
-        self.lanes.get(&namespace).map_or(0, |lane| lane.jobs.len())
+        self.namespaces.get(&namespace).map_or(0, |entry| entry.jobs.len())
     }
 
     /// Whether anything waits for a permit.
     pub(crate) fn is_any_waiting(&self) -> bool {
-        self.lanes.values().any(|lane| !lane.jobs.is_empty() || !lane.paused.is_empty())
+        self.namespaces.values().any(|entry| !entry.jobs.is_empty() || !entry.paused.is_empty())
     }
 
-    fn lane(&mut self, namespace: NamespaceKey) -> &mut Lane<J, P> {
-        if self.lanes.len() > IDLE_LANES_MAX {
+    fn jobs_of(&mut self, namespace: NamespaceKey) -> &mut NamespaceJobs<J, P> {
+        if self.namespaces.len() > IDLE_NAMESPACES_MAX {
             let now = self.now;
-            self.lanes.retain(|_, lane| lane.begun > 0 || !lane.jobs.is_empty() || lane.used > now);
+            self.namespaces.retain(|_, entry| entry.begun > 0 || !entry.jobs.is_empty() || entry.used > now);
         }
         let now = self.now;
-        let lane = self.lanes.entry(namespace).or_insert_with(|| Lane {
+        let entry = self.namespaces.entry(namespace).or_insert_with(|| NamespaceJobs {
             jobs: VecDeque::new(),
             paused: VecDeque::new(),
             running: 0,
@@ -77,15 +77,15 @@ impl<J, P> Permits<J, P> {
             used: now,
             paused_was_last: false,
         });
-        if lane.begun == 0 && lane.jobs.is_empty() {
-            lane.used = lane.used.max(now);
+        if entry.begun == 0 && entry.jobs.is_empty() {
+            entry.used = entry.used.max(now);
         }
-        lane
+        entry
     }
 
     /// Adds a job.
     pub fn push(&mut self, namespace: NamespaceKey, job: J) {
-        self.lane(namespace).jobs.push_back(job);
+        self.jobs_of(namespace).jobs.push_back(job);
     }
 
     /// Gives out a permit.
@@ -95,48 +95,49 @@ impl<J, P> Permits<J, P> {
         }
         let share = self.most.div_ceil(2);
         let may_begin = self.begun < BEGUN_MAX;
-        let begins = |lane: &Lane<J, P>| may_begin && lane.begun < BEGUN_OF_NAMESPACE_MAX && !lane.jobs.is_empty();
-        let may = |lane: &Lane<J, P>| lane.running < share && (begins(lane) || !lane.paused.is_empty());
-        let able = self.lanes.iter_mut().filter(|(_, lane)| may(lane));
-        let (namespace, lane) = able.min_by_key(|(namespace, lane)| (lane.used, namespace.0))?;
-        let begins = begins(lane) && (lane.paused.is_empty() || lane.paused_was_last);
-        lane.paused_was_last = !begins;
+        let begins =
+            |entry: &NamespaceJobs<J, P>| may_begin && entry.begun < BEGUN_OF_NAMESPACE_MAX && !entry.jobs.is_empty();
+        let may = |entry: &NamespaceJobs<J, P>| entry.running < share && (begins(entry) || !entry.paused.is_empty());
+        let able = self.namespaces.iter_mut().filter(|(_, entry)| may(entry));
+        let (namespace, entry) = able.min_by_key(|(namespace, entry)| (entry.used, namespace.0))?;
+        let begins = begins(entry) && (entry.paused.is_empty() || entry.paused_was_last);
+        entry.paused_was_last = !begins;
         let granted = match begins {
             true => {
-                lane.begun += 1;
+                entry.begun += 1;
                 self.begun += 1;
-                Grant::Job(lane.jobs.pop_front()?)
+                Grant::Job(entry.jobs.pop_front()?)
             }
-            false => Grant::Paused(lane.paused.pop_front()?),
+            false => Grant::Paused(entry.paused.pop_front()?),
         };
-        lane.running += 1;
+        entry.running += 1;
         self.running += 1;
-        self.now = self.now.max(lane.used);
+        self.now = self.now.max(entry.used);
         Some((*namespace, granted))
     }
 
     /// A job that has a permit used time and keeps the permit.
     pub fn charge(&mut self, namespace: NamespaceKey, used: Duration) {
-        self.lane(namespace).used += used;
+        self.jobs_of(namespace).used += used;
     }
 
     /// A job gives its permit back for a while.
     pub fn pause(&mut self, namespace: NamespaceKey, used: Duration, paused: P) {
         self.running -= 1;
-        let lane = self.lane(namespace);
-        lane.running -= 1;
-        lane.used += used;
-        lane.paused.push_back(paused);
+        let entry = self.jobs_of(namespace);
+        entry.running -= 1;
+        entry.used += used;
+        entry.paused.push_back(paused);
     }
 
     /// A job has ended.
     pub fn end(&mut self, namespace: NamespaceKey, used: Duration) {
         self.running -= 1;
         self.begun -= 1;
-        let lane = self.lane(namespace);
-        lane.running -= 1;
-        lane.begun -= 1;
-        lane.used += used;
+        let entry = self.jobs_of(namespace);
+        entry.running -= 1;
+        entry.begun -= 1;
+        entry.used += used;
     }
 }
 

@@ -6,7 +6,7 @@ use segno_engine::{Run, Transition, script::Version};
 use segno_proto::{common::Payloads, events::HistoryEvent, query::WorkflowQuery};
 use segno_runs::{
     error::CallError,
-    ports::{AfterCommit, Pending, ScriptAt, Turn},
+    ports::{AfterCommit, Pending, ScriptAt, ScriptTurns},
     runs::Runs,
     slots::{Current, WorkflowKey},
 };
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::host::{ScriptHost, Scripts};
 
-impl Turn for ScriptHost {
+impl ScriptTurns for ScriptHost {
     fn load<'a>(self: Arc<Self>, runs: &'a Arc<Runs>) -> Pending<'a, Result<(), CallError>> {
         Box::pin(async move { Scripts::new(self, runs).load().await })
     }

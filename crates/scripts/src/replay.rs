@@ -22,6 +22,7 @@ use super::{
     commands,
     events::{self, attribute_types},
     host::Scripts,
+    turn,
     values::payloads,
     versions::{LoadedVersion, RunVersions},
 };
@@ -108,7 +109,7 @@ pub(super) struct ReplaySettings {
 
 impl ReplaySettings {
     pub fn of(namespace: &Namespace) -> Self {
-        Self { types: attribute_types(namespace), limits: namespace.settings.flows.of_turn() }
+        Self { types: attribute_types(namespace), limits: turn::limits_of(&namespace.settings.flows) }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use segno_environment::{
     hash::HashSet,
-    lanes::{Lanes, UnderWay},
     lock::lock,
+    namespace_queues::{NamespaceQueues, UnderWay},
 };
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::Notify;
@@ -22,7 +22,7 @@ const SHARE_MAX: usize = 4;
 
 #[derive(Default)]
 struct WaitingTurns {
-    runs: Lanes<RunKey>,
+    runs: NamespaceQueues<RunKey>,
     /// Runs in `runs`.
     known: HashSet<RunKey>,
     under_way: UnderWay,

@@ -16,13 +16,17 @@ use segno_flow::{
     Code,
     interface::{Command, Event, Failure, Limits, Pace, TurnError, TurnResult},
     pure::error,
-    value::{Kind, Raised},
+    value::{Kind, LanguageError},
 };
 use segno_proto::{
     History, common::WorkerVersionStamp, enums::VersioningBehavior, events::HistoryEvent, protocol::Message,
     sdk::WorkflowTaskCompletedMetadata,
 };
-use segno_runs::{error::CallError, namespaces::Namespace, slots::Current};
+use segno_runs::{
+    error::CallError,
+    namespaces::{FlowLimits, Namespace},
+    slots::Current,
+};
 
 use super::{
     checkpoint, commands,
@@ -39,7 +43,12 @@ const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How much of a script's version its build id shows.
 const BUILD_ID_BYTES: usize = 6;
 
-/// What a turn needs, gathered while the run is locked.
+/// The limits of a turn in a namespace with these settings.
+pub(super) fn limits_of(flows: &FlowLimits) -> Limits {
+    Limits { steps: flows.steps, state_bytes: flows.state_bytes as usize, ..Limits::default() }
+}
+
+/// The input of a turn, gathered while the run is locked.
 pub(super) struct TurnInput {
     pub code: Arc<Code>,
     /// The state after the last turn; `None` for the first one.
@@ -110,7 +119,7 @@ impl Scripts {
         if let Some(current) = sources.stored
             && !self.append_stored(current, from, &mut history).await?
         {
-            let limits = namespace.settings.flows.of_turn();
+            let limits = limits_of(&namespace.settings.flows);
             return Ok(TurnInput { code, state, events: Vec::new(), limits, overflows: true });
         }
         history.extend(sources.unstored.iter().flatten().filter(|event| event.event_id >= from).cloned());
@@ -118,7 +127,7 @@ impl Scripts {
         let mut events = events::events_of(run, script, &history, &|| attribute_types(namespace));
         let time = run.state().task.as_ref().map_or(0, |task| task.started_time) / 1_000_000;
         events.extend(messages.iter().filter_map(|message| events::update_of(message, time)));
-        Ok(TurnInput { code, state, events, limits: namespace.settings.flows.of_turn(), overflows: false })
+        Ok(TurnInput { code, state, events, limits: limits_of(&namespace.settings.flows), overflows: false })
     }
 
     /// The state of a script after its last turn, from storage.
@@ -258,7 +267,7 @@ impl Scripts {
 
 /// A LimitError as the failure of a run.
 fn limit_failure(message: String) -> Failure {
-    error::to_failure(&error::from_raised(&Raised::new(Kind::Limit, message), ""))
+    error::to_failure(&error::from_raised(&LanguageError::new(Kind::Limit, message), ""))
 }
 
 /// Why a turn was not taken.
@@ -281,4 +290,16 @@ fn worker_version(run: &Run) -> Option<WorkerVersionStamp> {
     let begin = script.version.len().min(BUILD_ID_BYTES);
     let build_id = hex(&script.version[..begin]);
     Some(WorkerVersionStamp { build_id, use_versioning: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_sets_the_limits_of_turns_and_has_those_of_the_language_by_default() {
+        assert_eq!(limits_of(&FlowLimits::default()), Limits::default());
+        let flows = FlowLimits { steps: 1000, state_bytes: 2000, ..Default::default() };
+        assert_eq!(limits_of(&flows), Limits { steps: 1000, state_bytes: 2000, ..Limits::default() });
+    }
 }

@@ -7,7 +7,7 @@ use http::{HeaderValue, Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
+use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -53,13 +53,8 @@ async fn exchange(request: Request<Full<Bytes>>) -> Result<Vec<u8>, String> {
     if !is_tls {
         return ask(stream, &uri, request).await;
     }
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = segno_tls::client().map_err(|error| error.to_string())?;
+    let config = config.with_root_certificates(segno_tls::system_roots()).with_no_client_auth();
     let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| error.to_string())?;
     ask(stream, &uri, request).await

@@ -11,8 +11,7 @@ use std::{
 
 use rustls::{
     RootCertStore, ServerConfig,
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use tokio::{
@@ -176,20 +175,17 @@ impl TlsFiles {
 fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
     let unfit = |why: String| TlsError::Unfit { files: Box::new(files.clone()), why };
     let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| TlsError::File {
+    let key = segno_tls::private_key(&files.key).map_err(|error| TlsError::File {
         path: files.key.clone(),
         what: "a private key",
         why: error.to_string(),
     })?;
-    let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unfit(error.to_string()))?;
+    let builder = segno_tls::server().map_err(|error| unfit(error.to_string()))?;
     let mut clients = None;
     let builder = match &files.clients {
         None => builder.with_no_client_auth(),
         Some(of) => {
-            let verifier = client_verifier(of, provider)?;
+            let verifier = client_verifier(of)?;
             clients = Some(verifier.clone());
             builder.with_client_cert_verifier(verifier)
         }
@@ -202,14 +198,14 @@ fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
 }
 
 /// Checks certificates of clients. With revocation lists each certificate below a root must be covered by one of them.
-fn client_verifier(of: &ClientFiles, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+fn client_verifier(of: &ClientFiles) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let wrong = |path: &Path, what, why: String| TlsError::File { path: path.to_owned(), what, why };
     let mut roots = RootCertStore::empty();
     for root in certificates(&of.roots)? {
         let added = roots.add(root);
         added.map_err(|error| wrong(&of.roots, "root certificates of clients", error.to_string()))?;
     }
-    let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), segno_tls::provider());
     if let Some(path) = &of.revoked {
         let unreadable = |why: String| wrong(path, "certificate revocation lists", why);
         let lists = CertificateRevocationListDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
@@ -227,14 +223,11 @@ fn client_verifier(of: &ClientFiles, provider: Arc<CryptoProvider>) -> Result<Ar
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let wrong = |why: String| TlsError::File { path: path.to_owned(), what: "certificates", why };
-    let found: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?.collect();
-    let found = found.map_err(|error| wrong(error.to_string()))?;
-    if found.is_empty() {
-        return Err(wrong("there is no certificate in it".to_owned()));
-    }
-    Ok(found)
+    segno_tls::certificates(path).map_err(|error| TlsError::File {
+        path: path.to_owned(),
+        what: "certificates",
+        why: error.to_string(),
+    })
 }
 
 /// A connection, encrypted or not.

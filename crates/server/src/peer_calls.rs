@@ -4,7 +4,7 @@ use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use http::Extensions;
-use segno_node::{ClientCalls, Delivery, Forwarded, ForwardedCall};
+use segno_node::{ClientCalls, Delivery, ForwardedCall, ForwardedReply};
 use tonic::Status;
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct PeerCalls(pub(crate) Arc<Handlers>);
 
 impl ClientCalls for PeerCalls {
-    fn call(&self, call: ForwardedCall) -> Pin<Box<dyn Future<Output = Forwarded> + Send + '_>> {
+    fn call(&self, call: ForwardedCall) -> Pin<Box<dyn Future<Output = ForwardedReply> + Send + '_>> {
         let extensions = extensions(&call);
         Box::pin(async move {
             let Some(method) = calls::find(call.path.as_bytes()) else {
@@ -31,7 +31,7 @@ impl ClientCalls for PeerCalls {
                     let (_, data, mut extensions) = reply.into_parts();
                     succeeded(message_of(data), Receipt::delivery_of(&mut extensions))
                 }
-                Err(status) => Forwarded { moved: status::is_moved(&status), ..refused(&status) },
+                Err(status) => ForwardedReply { moved: status::is_moved(&status), ..refused(&status) },
             }
         })
     }
@@ -54,12 +54,12 @@ fn extensions(call: &ForwardedCall) -> Extensions {
     extensions
 }
 
-fn succeeded(body: Bytes, delivery: Option<Delivery>) -> Forwarded {
-    Forwarded { code: 0, message: String::new(), details: Bytes::new(), body, delivery, moved: false }
+fn succeeded(body: Bytes, delivery: Option<Delivery>) -> ForwardedReply {
+    ForwardedReply { code: 0, message: String::new(), details: Bytes::new(), body, delivery, moved: false }
 }
 
-fn refused(status: &Status) -> Forwarded {
-    Forwarded {
+fn refused(status: &Status) -> ForwardedReply {
+    ForwardedReply {
         code: status.code() as i32,
         message: status.message().to_owned(),
         details: Bytes::copy_from_slice(status.details()),

@@ -34,7 +34,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Commits.
-    Lane,
+    Commits,
     /// Reads by key, and small writes outside of commits.
     Reader,
     /// Lists, counts and scans.
@@ -371,12 +371,12 @@ async fn set_up(client: &Client, common: &Common, purpose: Purpose) -> Result<()
     let mut settings =
         "SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = 'warning';".to_owned();
     settings.push_str(match purpose {
-        Purpose::Lane => "SET statement_timeout = 0; SET lock_timeout = 0;",
+        Purpose::Commits => "SET statement_timeout = 0; SET lock_timeout = 0;",
         Purpose::Reader => "SET statement_timeout = '30s'; SET lock_timeout = '10s';",
         Purpose::Lists => "SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET jit = off;",
         Purpose::Pulse => "SET statement_timeout = '5s'; SET lock_timeout = '5s'; SET synchronous_commit = off;",
     });
-    if matches!(purpose, Purpose::Lane | Purpose::Reader) {
+    if matches!(purpose, Purpose::Commits | Purpose::Reader) {
         // On a table that was never analysed a generic plan would be a sequential scan, and a plan of its own for each
         // execution would cost more than the work.
         settings.push_str(
@@ -384,7 +384,7 @@ async fn set_up(client: &Client, common: &Common, purpose: Purpose) -> Result<()
              SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off;",
         );
     }
-    if version >= 170_000 && purpose != Purpose::Lane {
+    if version >= 170_000 && purpose != Purpose::Commits {
         settings.push_str("SET transaction_timeout = '30s';");
     }
     client.batch_execute(&settings).await.map_err(failed)?;

@@ -121,10 +121,10 @@ pub(crate) struct Arrays<'a> {
     rest: Option<Box<LongStatement<'a>>>,
 }
 
-/// What names the lane and the group.
+/// What names the commit sequence and the group.
 pub(crate) struct Head {
     pub(crate) node: i64,
-    pub(crate) lane: i32,
+    pub(crate) sequence: i32,
     pub(crate) group: i64,
     pub(crate) slot: i16,
 }
@@ -255,7 +255,7 @@ impl<'a> Arrays<'a> {
         let runs = &self.runs;
         let mut all: Vec<&(dyn ToSql + Sync)> = vec![
             &head.node,
-            &head.lane,
+            &head.sequence,
             &head.group,
             &head.slot,
             &runs.key,

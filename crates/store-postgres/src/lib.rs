@@ -1,6 +1,6 @@
 //! The store contract on PostgreSQL 15 and newer.
 //!
-//! A group of commits is one statement ([`statement`](crate)), numbered by the row of the lane that makes it, so that a
+//! A group of commits is one statement ([`statement`](crate)), numbered by the row of the commit sequence that makes it, so that a
 //! group whose answer was lost can be settled. Reads that arrive together share a statement. Connections are few and
 //! fixed: one for commits, two for reads, two for lists, one for the beat.
 //!
@@ -8,18 +8,17 @@
 //! which every new connection checks. No call waits for the database longer than ten seconds, except a commit that was
 //! sent: it waits until its outcome is known.
 
+mod commit_sequence;
 mod connect;
 mod facts;
 mod filter;
 mod gather;
 mod group;
-mod lane;
 mod layout;
 mod list;
 mod membership;
 mod normal;
 mod read;
-mod sabotage;
 mod schema;
 mod statement;
 mod storage;

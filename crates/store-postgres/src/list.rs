@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use segno_store::visibility::{
-    Attribute, Count, Cursor, Filter, ListPage, ListQuery, Listed, Order, Phase, Value, VisibilityRow, sort_counts,
+    Attribute, Count, Cursor, Filter, ListPage, ListQuery, ListedRun, Order, Phase, Value, VisibilityRow, sort_counts,
 };
 use segno_store::{NamespaceKey, ReadError, ReadLimit, RunKey};
 use tokio_postgres::Row;
@@ -139,7 +139,7 @@ impl Question for Lister<'_> {
     type Answer = ListPage;
 
     async fn answer(&self, session: &Session) -> Result<ListPage, ListError> {
-        let mut found: Vec<(Cursor, Listed)> = Vec::new();
+        let mut found: Vec<(Cursor, ListedRun)> = Vec::new();
         let order = self.query.order.attribute();
         let after = self.query.after.as_ref();
         match order {
@@ -177,7 +177,7 @@ impl Lister<'_> {
         &self,
         session: &Session,
         mut after: Option<Cursor>,
-        found: &mut Vec<(Cursor, Listed)>,
+        found: &mut Vec<(Cursor, ListedRun)>,
         push: impl Fn(&mut Sql, Option<&Cursor>, usize) + Sync + Send,
     ) -> Result<(), ListError> {
         loop {
@@ -315,10 +315,10 @@ impl Lister<'_> {
 }
 
 /// One damaged run does not hide the others of its page.
-fn listed(key: RunKey, state: Result<Bytes, ReadError>) -> Result<Listed, ListError> {
+fn listed(key: RunKey, state: Result<Bytes, ReadError>) -> Result<ListedRun, ListError> {
     match state {
         Err(error) if !matches!(error, ReadError::Damaged(_)) => Err(error.into()),
-        state => Ok(Listed { key, state }),
+        state => Ok(ListedRun { key, state }),
     }
 }
 

@@ -1,14 +1,14 @@
-//! A node's membership in the database: its row, its lanes, its beat, and the shards that it owns.
+//! A node's membership in the database: its row, its commit sequences, its beat, and the shards that it owns.
 //!
 //! Membership does not depend on clocks of several machines. A node increments a beat in its row; another one fences it
 //! when that number did not change for a lease of its own time, during which its own beats succeeded. A fence deletes
-//! the row and the lanes of a node in one statement, and from then on its writes are refused. A shard whose owner has
+//! the row and the commit sequences of a node in one statement, and from then on its writes are refused. A shard whose owner has
 //! no row has no owner.
 //!
 //! A beat also compares documents: their stored revision (`segno.revision`, and `segno.cluster.namespaces`, which older
 //! versions increment as well) with the one that this node has in memory, which it publishes in `segno.node_revisions`.
 //!
-//! What holds: a group that the database accepts was made while its node had its row, because the lanes are deleted
+//! What holds: a group that the database accepts was made while its node had its row, because the commit sequences are deleted
 //! with the row; a shard has a new owner only after the old one gave it away or lost its row. See
 //! [`segno_store::cluster`].
 
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, Revisions, SHARDS, Shard, TimeReading};
-use segno_store::{Answer, CommitError, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
+use segno_store::{Answer, CommitError, OpenRun, OutboxKey, OutboxRow, Read, RunKey, sabotage};
 use tokio::sync::{Notify, watch};
 use tokio::{runtime::Handle, time::Instant};
 use tokio_postgres::{Client, Row};
 
 use crate::connect::{Common, Link, Purpose, describe, failed};
-use crate::{OpenError, Options, lane, read, sabotage};
+use crate::{OpenError, Options, commit_sequence, read};
 use segno_store::lock::lock;
 
 /// A node beats this many times within its lease.
@@ -183,7 +183,7 @@ pub(crate) struct Members {
     first_time: TimeReading,
     time: OnceLock<Box<dyn Fn(TimeReading) + Send + Sync>>,
     suspects: Mutex<HashSet<i64>>,
-    /// The last group that this node's lane was told to be done, and what a beat found if the database does not know it.
+    /// The last group that this node's commit sequence was told to be done, and what a beat found if the database does not know it.
     acknowledged: Arc<AtomicI64>,
     lost: OnceLock<CommitError>,
 }
@@ -202,9 +202,9 @@ struct Documents {
 enum BeatResult {
     /// This node has its place, among these.
     Members(Vec<Member>),
-    /// Its row or its lane is gone.
+    /// Its row or its commit sequence is gone.
     Gone,
-    /// The database knows fewer groups of the lane than it acknowledged: a failover lost them.
+    /// The database knows fewer groups of the commit sequence than it acknowledged: a failover lost them.
     Lost(CommitError),
 }
 
@@ -318,7 +318,7 @@ impl Members {
         }
     }
 
-    /// Counts up the beat, looks at the map, and compares what the database knows of the lane with what it acknowledged: a node
+    /// Counts up the beat, looks at the map, and compares what the database knows of the commit sequence with what it acknowledged: a node
     /// that commits nothing would not notice a loss otherwise, and go on answering from memory.
     async fn beat_once(&self, session: &crate::connect::Session) -> Result<BeatResult, tokio_postgres::Error> {
         self.publish(session).await?;
@@ -336,7 +336,7 @@ impl Members {
         };
         let found: i64 = row.get(4);
         if found < acknowledged {
-            return Ok(BeatResult::Lost(lane::lost(acknowledged, found)));
+            return Ok(BeatResult::Lost(commit_sequence::lost(acknowledged, found)));
         }
         if let Some(told) = self.time.get() {
             told(TimeReading { database: row.get(3), asked, answered: Instant::now() });

@@ -392,7 +392,7 @@ pub(crate) async fn runs_of(
 }
 
 /// One write that is no commit. It may be made twice if its connection breaks, which must do no harm. Writes nothing and
-/// fails as [`CommitError::Fenced`] if this node's lanes are gone: each statement looks for them and gives no row then.
+/// fails as [`CommitError::Fenced`] if this node's commit sequences are gone: each statement looks for them and gives no row then.
 pub(crate) async fn write(link: &Arc<Link>, text: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, CommitError> {
     let until = Instant::now() + WAIT_MAX;
     loop {

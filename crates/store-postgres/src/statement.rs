@@ -1,14 +1,14 @@
 //! The statement that makes a group of commits.
 //!
 //! Data-modifying CTEs over arrays: one message, one round trip, one transaction. The statement checks its conditions
-//! itself, and a violation is an error, so that it is rolled back: division by zero (22012) if the lane's row has
+//! itself, and a violation is an error, so that it is rolled back: division by zero (22012) if the commit sequence's row has
 //! another number, logarithm of zero (2201E) if a version or a pointer differs, 23505 if a key exists, square root of a
 //! negative number (2201F) if the form without attribute entries would leave some behind.
 
 use std::sync::LazyLock;
 
-use crate::sabotage;
 use crate::schema::REVISION_STEP;
+use segno_store::sabotage;
 
 /// Columns of the runs of a group, in the order of their arrays: name and type.
 pub(crate) const RUN_COLUMNS: [(&str, &str); 33] = [
@@ -119,7 +119,7 @@ enum Form {
     All,
 }
 
-/// The parameters are, in order: node, lane, group, slot, the arrays of [`RUN_COLUMNS`], history (id, last event, checksum,
+/// The parameters are, in order: node, commit sequence, group, slot, the arrays of [`RUN_COLUMNS`], history (id, last event, checksum,
 /// events), new pointers (namespace, workflow id, run); then entries (attribute, value, ended, start time, run) except in
 /// the usual form; in the long form then those that `all` names.
 fn build(form: Form) -> String {

@@ -14,9 +14,9 @@ use segno_store::{
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use crate::commit_sequence::CommitSequence;
 use crate::connect::{CONNECT_MAX, Common, Link, Purpose, WAIT_MAX, check_pooler, configure, late};
 use crate::gather::Gather;
-use crate::lane::Lane;
 use crate::membership::{self, Members, NodePlace};
 use crate::{OpenError, list, read, schema};
 
@@ -68,7 +68,7 @@ struct Inner {
     runtime: Handle,
     common: Arc<Common>,
     place: NodePlace,
-    lane: Lane,
+    commits: CommitSequence,
     reader: Arc<Link>,
     lists: Vec<(tokio::sync::Mutex<()>, Link)>,
     next_list: AtomicUsize,
@@ -116,7 +116,7 @@ impl PostgresStore {
         warn_of_failover(&session.client).await;
         let reader = Arc::new(Link::new(common.clone(), Purpose::Reader));
         let acknowledged = Arc::new(AtomicI64::new(0));
-        let lane = Lane::new(common.clone(), place.node, 0, place.slot, acknowledged.clone());
+        let commits = CommitSequence::new(common.clone(), place.node, 0, place.slot, acknowledged.clone());
         let gather = Gather::start(Arc::new(Link::new(common.clone(), Purpose::Reader)));
         let (over, fenced) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let members = Arc::new(Members::new(common.clone(), place, options.lease, reader.clone(), acknowledged));
@@ -132,7 +132,7 @@ impl PostgresStore {
         });
         let runtime = Handle::current();
         let next_list = AtomicUsize::new(0);
-        let inner = Inner { runtime, common, place, lane, reader, lists, next_list, gather, over, fenced, members };
+        let inner = Inner { runtime, common, place, commits, reader, lists, next_list, gather, over, fenced, members };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -143,12 +143,12 @@ impl PostgresStore {
             if let Some(why) = self.inner.members.lost() {
                 return why;
             }
-            // The lane may be busy finding out the same.
-            if let Ok(Some(why)) = tokio::time::timeout(Duration::from_millis(200), self.inner.lane.over()).await {
+            // The commit sequence may be busy finding out the same.
+            if let Ok(Some(why)) = tokio::time::timeout(Duration::from_millis(200), self.inner.commits.over()).await {
                 return why;
             }
             if self.inner.fenced.load(Ordering::Acquire) {
-                // The beat may have found out more while the lane was asked.
+                // The beat may have found out more while the commit sequence was asked.
                 return self.inner.members.lost().unwrap_or(CommitError::Fenced);
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
@@ -162,7 +162,7 @@ impl PostgresStore {
 
     /// What was counted so far.
     pub fn statistics(&self) -> Statistics {
-        let counters = &self.inner.lane.counters;
+        let counters = &self.inner.commits.counters;
         Statistics {
             groups: counters.groups.load(Ordering::Relaxed),
             settled_done: counters.settled_done.load(Ordering::Relaxed),
@@ -176,7 +176,7 @@ impl PostgresStore {
     pub async fn close(self) {
         let inner = self.inner;
         let leave = async {
-            inner.lane.finish().await;
+            inner.commits.finish().await;
             let session = inner.reader.session(LEAVE_MAX).await.ok()?;
             inner.common.closing.store(true, Ordering::Release);
             membership::leave(&session.client, inner.place.node).await.ok()
@@ -281,7 +281,7 @@ impl Store for PostgresStore {
     fn commit(&self, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
         let (inner, length) = (self.inner.clone(), group.len());
         let task = self.inner.runtime.spawn(async move {
-            let results = inner.lane.commit(&group).await;
+            let results = inner.commits.commit(&group).await;
             if results.iter().any(|result| matches!(result, Err(CommitError::Fenced | CommitError::Lost(_)))) {
                 inner.over.notify_waiters();
             }
@@ -400,7 +400,7 @@ impl Store for PostgresStore {
         let (inner, query, limit) = (self.inner.clone(), query.clone(), limit.clone());
         let answer = self.spawn(async move {
             let (turn, link) = inner.list_link();
-            let _turn = wait_for_turn(turn, &limit).await.map_err(StoppedError)?;
+            let _turn = acquire_list_connection(turn, &limit).await.map_err(StoppedError)?;
             list::list(link, &query, &limit).await.map_err(StoppedError::<ReadError>)
         });
         Box::pin(async move { answer.await.map_err(|StoppedError(error)| error) })
@@ -416,7 +416,7 @@ impl Store for PostgresStore {
         let (inner, filter, limit) = (self.inner.clone(), filter.clone(), limit.clone());
         let answer = self.spawn(async move {
             let (turn, link) = inner.list_link();
-            let _turn = wait_for_turn(turn, &limit).await.map_err(StoppedError)?;
+            let _turn = acquire_list_connection(turn, &limit).await.map_err(StoppedError)?;
             list::count(link, namespace, &filter, group_by, &limit).await.map_err(StoppedError::<ReadError>)
         });
         Box::pin(async move { answer.await.map_err(|StoppedError(error)| error) })
@@ -446,7 +446,7 @@ impl Inner {
 }
 
 /// Waits for a connection as long as the read's limit and the database's absence allow.
-async fn wait_for_turn<'a>(
+async fn acquire_list_connection<'a>(
     turn: &'a tokio::sync::Mutex<()>,
     limit: &ReadLimit,
 ) -> Result<tokio::sync::MutexGuard<'a, ()>, ReadError> {

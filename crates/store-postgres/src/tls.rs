@@ -23,13 +23,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::danger::ServerCertVerifier;
 use rustls::client::verify_server_name;
-use rustls::crypto::{CryptoProvider, ring as provider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use segno_tls::{CertificateCheck, PemError, ServerVerifier, ShownCertificate};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::Socket;
 use tokio_postgres::config::{Host, SslMode};
@@ -172,25 +171,22 @@ impl Settings {
         if self.mode == Mode::Disable {
             return Ok(Connector(None));
         }
-        let provider = Arc::new(provider::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| OpenError::Tls(error.to_string()))?;
+        let builder = segno_tls::client().map_err(|error| OpenError::Tls(error.to_string()))?;
         let chain = match self.mode {
             Mode::Disable | Mode::Prefer | Mode::Require => None,
             Mode::VerifyCa | Mode::VerifyFull => {
                 let (roots, named) = self.roots()?;
-                let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+                let roots = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), segno_tls::provider()).build();
                 Some((roots.map_err(|error| OpenError::Tls(format!("the roots cannot be used: {error}")))?, named))
             }
         };
-        let verifier = Verifier { chain, checks_name: self.mode == Mode::VerifyFull, provider };
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        let check = ChainCheck { chain, checks_name: self.mode == Mode::VerifyFull };
+        let builder = builder.dangerous().with_custom_certificate_verifier(ServerVerifier::new(check));
         let config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let shown = key.display().to_string();
-                let key = PrivateKeyDer::from_pem_file(key)
+                let key = segno_tls::private_key(key)
                     .map_err(|error| OpenError::Tls(format!("sslkey {shown} cannot be read: {error}")))?;
                 builder
                     .with_client_auth_cert(read("sslcert", &certificate.to_string_lossy())?, key)
@@ -202,26 +198,23 @@ impl Settings {
 
     /// The roots, and those of them that were named one by one.
     fn roots(&self) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), OpenError> {
-        let mut roots = RootCertStore::empty();
-        let named = match self.root.as_deref() {
-            None | Some(SYSTEM) => {
-                let system = rustls_native_certs::load_native_certs();
-                roots.add_parsable_certificates(system.certs);
-                if roots.is_empty() {
-                    return Err(OpenError::Tls("this system has no roots; name some with sslrootcert=FILE".into()));
+        match self.root.as_deref() {
+            None | Some(SYSTEM) => match segno_tls::system_roots() {
+                roots if roots.is_empty() => {
+                    Err(OpenError::Tls("this system has no roots; name some with sslrootcert=FILE".into()))
                 }
-                Vec::new()
-            }
+                roots => Ok((roots, Vec::new())),
+            },
             Some(file) => {
+                let mut roots = RootCertStore::empty();
                 let named = read("sslrootcert", file)?;
                 for root in &named {
                     let wrong = |error| OpenError::Tls(format!("sslrootcert {file} cannot be used: {error}"));
                     roots.add(root.clone()).map_err(wrong)?;
                 }
-                named
+                Ok((roots, named))
             }
-        };
-        Ok((roots, named))
+        }
     }
 }
 
@@ -233,37 +226,28 @@ fn is_local(host: &Host) -> bool {
 }
 
 fn read(what: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, OpenError> {
-    let wrong = |error: rustls::pki_types::pem::Error| OpenError::Tls(format!("{what} {file} cannot be read: {error}"));
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(wrong)?.collect();
-    match found.map_err(wrong)? {
-        found if found.is_empty() => Err(OpenError::Tls(format!("{what} {file} has no certificate in it"))),
-        found => Ok(found),
-    }
+    segno_tls::certificates(file.as_ref()).map_err(|error| match error {
+        PemError::NoCertificate => OpenError::Tls(format!("{what} {file} has no certificate in it")),
+        PemError::Unreadable(error) => OpenError::Tls(format!("{what} {file} cannot be read: {error}")),
+    })
 }
 
 /// Checks certificates as a mode wants it.
 #[derive(Debug)]
-struct Verifier {
+struct ChainCheck {
     /// `None` if any certificate will do.
     chain: Option<(Arc<WebPkiServerVerifier>, Vec<CertificateDer<'static>>)>,
     checks_name: bool,
-    provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        between: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        stapled: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some((chain, named)) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
-        match chain.verify_server_cert(certificate, between, name, stapled, now) {
+impl CertificateCheck for ChainCheck {
+    fn check(&self, shown: &ShownCertificate<'_>) -> Result<(), rustls::Error> {
+        let Some((chain, named)) = &self.chain else { return Ok(()) };
+        let ShownCertificate { certificate, intermediates, name, ocsp_response, now } = *shown;
+        match chain.verify_server_cert(certificate, intermediates, name, ocsp_response, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            )) if !self.checks_name => Ok(()),
             // A self-signed certificate that says it is an authority, as PostgreSQL's manual makes them. Times were checked
             // before this was found.
             Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
@@ -272,32 +256,10 @@ impl ServerCertVerifier for Verifier {
                 if self.checks_name {
                     verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
                 }
-                Ok(ServerCertVerified::assertion())
+                Ok(())
             }
-            verified => verified,
+            verified => verified.map(drop),
         }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

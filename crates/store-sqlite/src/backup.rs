@@ -64,7 +64,7 @@ pub enum BackupError {
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopySummary {
     /// Bytes of the copy.
     pub bytes: u64,
     /// Its schema version.
@@ -76,7 +76,7 @@ pub struct Copied {
 /// Copies the database of a data directory to a file, at most so many bytes a second (0: as fast as it goes).
 ///
 /// Once this returns, the file is on stable storage and has everything that was acknowledged before the call.
-pub fn backup(directory: &Path, target: &Path, bytes_per_second: u64) -> Result<Copied, BackupError> {
+pub fn backup(directory: &Path, target: &Path, bytes_per_second: u64) -> Result<CopySummary, BackupError> {
     let path = directory.join(DATABASE_FILE);
     if !path.is_file() {
         return Err(BackupError::Nothing(directory.to_owned()));
@@ -103,13 +103,13 @@ pub fn backup(directory: &Path, target: &Path, bytes_per_second: u64) -> Result<
     let bytes = seal(&unfinished)?;
     fs::rename(&unfinished, target).map_err(|source| io_error(target, source))?;
     sync_parent(target)?;
-    Ok(Copied { bytes, schema, online: lock.is_none() })
+    Ok(CopySummary { bytes, schema, online: lock.is_none() })
 }
 
 /// Puts a copy into a data directory that has no database.
 ///
 /// Once this returns, the directory can be served and is on stable storage.
-pub fn restore(copy: &Path, directory: &Path) -> Result<Copied, BackupError> {
+pub fn restore(copy: &Path, directory: &Path) -> Result<CopySummary, BackupError> {
     // Before anything is made: a wrong file leaves no directory behind.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let failed = |source| BackupError::Open(open::explain(copy, source));
@@ -135,7 +135,7 @@ pub fn restore(copy: &Path, directory: &Path) -> Result<Copied, BackupError> {
     drop(lock);
     // Opened once as a server does: what it would refuse is told now. An older schema is brought up to date.
     SqliteStore::open(directory, Options::default())?;
-    Ok(Copied { bytes, schema, online: false })
+    Ok(CopySummary { bytes, schema, online: false })
 }
 
 /// Copies what one transaction sees, in steps with pauses. Gives back the schema version.

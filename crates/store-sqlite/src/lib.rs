@@ -40,7 +40,7 @@ use segno_store::{
     OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, Store, Threads, Write, ready,
 };
 
-pub use backup::{BackupError, Copied, Inspection, backup, compact, inspect, newest_schema, restore};
+pub use backup::{BackupError, CopySummary, Inspection, backup, compact, inspect, newest_schema, restore};
 use checkpoint::Checkpointer;
 pub use checkpoint::WalStatus;
 pub use open::{DATABASE_FILE, LOCK_FILE, OpenError};

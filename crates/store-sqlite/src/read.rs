@@ -41,7 +41,7 @@ pub(crate) struct Readers {
     threads: Threads,
 }
 
-/// Read connections that are lent to one kind of reads.
+/// Read connections that are pooled to one kind of reads.
 #[derive(Debug)]
 struct Connections {
     path: PathBuf,
@@ -116,16 +116,16 @@ impl Connections {
         work: impl FnOnce(&Connection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         limit.check()?;
-        let mut lent = Lent { connections: self, connection: self.take(limit)? };
+        let mut pooled = PooledConnection { connections: self, connection: self.take(limit)? };
         let failed = |error: rusqlite::Error| ReadError::Failed(error.to_string());
-        let mut connection = match lent.connection.take() {
+        let mut connection = match pooled.connection.take() {
             Some(connection) => connection,
             None => self.connect().map_err(failed)?,
         };
         if limit.is_none() {
             let outcome = work(&connection);
             if outcome.is_ok() {
-                lent.connection = Some(connection);
+                pooled.connection = Some(connection);
             }
             return outcome;
         }
@@ -136,7 +136,7 @@ impl Connections {
         // A statement that was interrupted failed because of the limit, regardless of its message.
         let outcome = outcome.or_else(|error| limit.check().and(Err(error)));
         if matches!(outcome, Ok(_) | Err(ReadError::Cancelled | ReadError::DeadlineExceeded)) {
-            lent.connection = Some(connection);
+            pooled.connection = Some(connection);
         }
         outcome
     }
@@ -177,12 +177,12 @@ impl Connections {
 }
 
 /// Gives the place in the pool back in every case, and the connection if the read went well.
-struct Lent<'a> {
+struct PooledConnection<'a> {
     connections: &'a Connections,
     connection: Option<Connection>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         let mut pool = lock(&self.connections.pool);
         match self.connection.take() {

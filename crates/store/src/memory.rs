@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::limits;
 use crate::lock::lock;
 use crate::threads::Threads;
-use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, Listed, VisibilityRow};
+use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, ListedRun, VisibilityRow};
 use crate::{
     Answer, Commit, CommitError, CurrentWrite, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun,
     OutboxKey, OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, RunWrite, Store, Write, ready,
@@ -405,7 +405,7 @@ fn list(rows: &[ListedRow], query: &ListQuery, limit: &ReadLimit) -> Result<List
         let place = rows.binary_search_by_key(&key, |(row, _)| row.key).ok();
         place.and_then(|place| rows[place].1.clone()).ok_or_else(|| missing(key))
     };
-    let runs = places.iter().map(|place| Listed { key: place.key, state: state(place.key) }).collect();
+    let runs = places.iter().map(|place| ListedRun { key: place.key, state: state(place.key) }).collect();
     let full = places.len() == query.limit;
     Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })
 }

@@ -27,7 +27,7 @@ struct Entry {
     heartbeat: Arc<WorkerHeartbeat>,
     bytes: usize,
     /// Its place in the order of heartbeats.
-    turn: u64,
+    position: u64,
     heard: Nanos,
 }
 
@@ -36,7 +36,7 @@ struct Entries {
     workers: HashMap<NamespaceKey, BTreeMap<String, Entry>>,
     /// From the one that was silent longest.
     order: BTreeMap<u64, (NamespaceKey, String)>,
-    turns: u64,
+    last_position: u64,
     bytes: usize,
 }
 
@@ -44,7 +44,7 @@ impl Entries {
     fn remove(&mut self, namespace: NamespaceKey, worker: &str) {
         let Some(workers) = self.workers.get_mut(&namespace) else { return };
         if let Some(entry) = workers.remove(worker) {
-            self.order.remove(&entry.turn);
+            self.order.remove(&entry.position);
             self.bytes -= entry.bytes;
         }
         if workers.is_empty() {
@@ -59,10 +59,10 @@ impl Entries {
             return;
         }
         let bytes = heartbeat.encoded_len();
-        self.turns += 1;
+        self.last_position += 1;
         self.bytes += bytes;
-        self.order.insert(self.turns, (namespace, worker.clone()));
-        let entry = Entry { heartbeat: Arc::new(heartbeat), bytes, turn: self.turns, heard: now };
+        self.order.insert(self.last_position, (namespace, worker.clone()));
+        let entry = Entry { heartbeat: Arc::new(heartbeat), bytes, position: self.last_position, heard: now };
         self.workers.entry(namespace).or_default().insert(worker, entry);
     }
 

@@ -12,7 +12,7 @@ use segno_proto::{
 
 use crate::state::{
     run::Run,
-    versioning::{Inherited, Versioning, override_version},
+    versioning::{InheritedVersioning, Versioning, override_version},
 };
 
 /// Whether workers of a version have polled a queue for workflow tasks.
@@ -24,7 +24,7 @@ pub(crate) fn by_next_run(
     queue: &str,
     initial: ContinueAsNewVersioningBehavior,
     is_member: Membership<'_>,
-) -> Option<Box<Inherited>> {
+) -> Option<Box<InheritedVersioning>> {
     let versioning = run.state.versioning.as_deref()?;
     let may_have = |version: &WorkerDeploymentVersion| queue == run.info.task_queue || is_member(version, queue);
     let version = versioning.effective_version().filter(|version| may_have(version));
@@ -32,7 +32,7 @@ pub(crate) fn by_next_run(
     let pinned = version.filter(|_| stays && versioning.effective_behavior() == VersioningBehavior::Pinned);
     // A target that an earlier run was notified of already is still refused.
     let declined = versioning.notified.as_ref().or(versioning.declined.as_ref()).filter(|_| pinned.is_some());
-    Some(Box::new(Inherited {
+    Some(Box::new(InheritedVersioning {
         pinned: pinned.cloned(),
         auto_upgrade: version.filter(|_| pinned.is_none()).and_then(|from| upgrade(versioning, from, initial)),
         versioning_override: pinned_override(versioning).filter(|given| override_version(given).is_some_and(may_have)),
@@ -44,11 +44,11 @@ pub(crate) fn by_next_run(
 }
 
 /// For the next attempt of a run that failed, which began with `first`.
-pub(crate) fn by_retry(run: &Run, first: &WorkflowExecutionStartedEventAttributes) -> Option<Box<Inherited>> {
+pub(crate) fn by_retry(run: &Run, first: &WorkflowExecutionStartedEventAttributes) -> Option<Box<InheritedVersioning>> {
     let versioning = run.state.versioning.as_deref()?;
     let behavior = versioning.effective_behavior();
     let source = versioning.effective_version().filter(|_| behavior == VersioningBehavior::AutoUpgrade);
-    Some(Box::new(Inherited {
+    Some(Box::new(InheritedVersioning {
         pinned: first.inherited_pinned_version.clone().filter(|_| behavior == VersioningBehavior::Pinned),
         auto_upgrade: source.and_then(|from| upgrade(versioning, from, versioning.initial_behavior())),
         versioning_override: pinned_override(versioning),
@@ -60,9 +60,12 @@ pub(crate) fn by_retry(run: &Run, first: &WorkflowExecutionStartedEventAttribute
 }
 
 /// For the next run of a cron schedule.
-pub(crate) fn by_schedule(run: &Run) -> Option<Box<Inherited>> {
+pub(crate) fn by_schedule(run: &Run) -> Option<Box<InheritedVersioning>> {
     let versioning = run.state.versioning.as_deref()?;
-    Some(Box::new(Inherited { versioning_override: pinned_override(versioning), ..Inherited::default() }))
+    Some(Box::new(InheritedVersioning {
+        versioning_override: pinned_override(versioning),
+        ..InheritedVersioning::default()
+    }))
 }
 
 /// For a child, unless it is in another namespace or the command brings an override of its own.
@@ -70,7 +73,7 @@ pub(crate) fn by_child(
     run: &Run,
     child: &StartChildWorkflowExecutionInitiatedEventAttributes,
     is_member: Membership<'_>,
-) -> Option<Inherited> {
+) -> Option<InheritedVersioning> {
     let versioning = run.state.versioning.as_deref()?;
     if child.versioning_override.is_some() || child.namespace_id != run.info.namespace_id {
         return None;
@@ -81,7 +84,7 @@ pub(crate) fn by_child(
     let behavior = versioning.effective_behavior();
     let source = version.filter(|_| behavior == VersioningBehavior::AutoUpgrade);
     let given = versioning.versioning_override.clone();
-    Some(Inherited {
+    Some(InheritedVersioning {
         pinned: version.filter(|_| behavior == VersioningBehavior::Pinned).cloned(),
         auto_upgrade: source.and_then(|from| upgrade(versioning, from, ContinueAsNewVersioningBehavior::Unspecified)),
         versioning_override: given.filter(|given| override_version(given).is_some_and(may_have)),

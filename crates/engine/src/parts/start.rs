@@ -26,7 +26,7 @@ use crate::{
     state::{
         RunInfo, RunState,
         run::Run,
-        versioning::{Inherited, Versioning},
+        versioning::{InheritedVersioning, Versioning},
     },
     transition::{Applied, Context, draft::Draft},
 };
@@ -146,7 +146,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         Some(chain) => (chain.failure.clone(), chain.last_completion_result.clone()),
         None => (options.continued_failure.take(), options.last_completion_result.take()),
     };
-    let inherited = options.inherited.take().map_or_else(Inherited::default, |inherited| *inherited);
+    let inherited = options.inherited.take().map_or_else(InheritedVersioning::default, |inherited| *inherited);
     let attributes = WorkflowExecutionStartedEventAttributes {
         workflow_type: options.workflow_type,
         parent_workflow_namespace: parent.as_ref().map(|p| p.namespace.clone()).unwrap_or_default(),

@@ -19,7 +19,7 @@ use segno_proto::{
 
 use crate::{
     parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone},
-    state::{Parent, ScheduledBy, script::Version, versioning::Inherited},
+    state::{Parent, ScheduledBy, script::Version, versioning::InheritedVersioning},
     validate::{effective_run_timeout, effective_task_timeout},
 };
 
@@ -81,7 +81,7 @@ pub struct StartOptions {
     /// Where its workflow tasks go, whatever its workers say.
     pub versioning_override: Option<VersioningOverride>,
     /// What it has of the version of its parent, or of the run before it.
-    pub inherited: Option<Box<Inherited>>,
+    pub inherited: Option<Box<InheritedVersioning>>,
     /// Priority of its tasks.
     pub priority: Option<Priority>,
     /// The schedule that waits for its end.

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-pub use crate::state::versioning::{Inherited, Target, Versioning, override_version};
+pub use crate::state::versioning::{InheritedVersioning, Target, Versioning, override_version};
 
 /// The version at which a run is; `None` for workers without one.
 pub fn effective_version(run: &Run) -> Option<&WorkerDeploymentVersion> {

@@ -10,7 +10,7 @@ use segno_proto::{
     workflow::NewWorkflowExecutionInfo,
 };
 
-use crate::state::{ScheduledBy, versioning::Inherited};
+use crate::state::{ScheduledBy, versioning::InheritedVersioning};
 
 /// One message on its way, as stored.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -77,7 +77,7 @@ pub struct StartChild {
     pub user_metadata: Option<UserMetadata>,
     /// What the child has of its parent's version.
     #[prost(message, optional, tag = "5")]
-    pub inherited: Option<Inherited>,
+    pub inherited: Option<InheritedVersioning>,
 }
 
 /// See [`Content::Signal`].

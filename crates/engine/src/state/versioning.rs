@@ -66,7 +66,7 @@ pub struct Versioning {
 
 /// What a run leaves of its version to a child, or to the run that follows it.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Inherited {
+pub struct InheritedVersioning {
     /// The version to which it is pinned.
     #[prost(message, optional, tag = "1")]
     pub pinned: Option<WorkerDeploymentVersion>,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{random::Random, world::SECOND};
 use segno_engine::{
-    lease::{Beat, BeatRefused, Due, Hold, LEASE_MAX, LEASE_MIN, Lease, LeaseSettings, LostBecause},
+    lease::{Beat, BeatRefused, Hold, LEASE_MAX, LEASE_MIN, Lease, LeaseExpiry, LeaseSettings, LostBecause},
     machine::{
         coverage,
         lease::{self as machine, Event, STEPS, State},
@@ -54,14 +54,14 @@ fn every_arrow_is_taken_and_no_other_exists() {
         &|lease| {
             assert_eq!(lease.reported(1), Ok(()));
             assert_eq!(lease.expire(1 + SETTINGS.stock_lease(), &SETTINGS).lost, Some(LostBecause::Silent));
-            assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "a worker is lost once");
+            assert_eq!(lease.expire(i64::MAX, &SETTINGS), LeaseExpiry::default(), "a worker is lost once");
         },
         &|lease| {
             assert_eq!(lease.detached(1), Ok(()));
             assert!(lease.heartbeat(2, &Beat::default(), &SETTINGS).is_ok());
             assert_eq!(lease.state(), State::Active, "a heartbeat comes over some connection");
         },
-        &|lease| assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "an open connection is life"),
+        &|lease| assert_eq!(lease.expire(i64::MAX, &SETTINGS), LeaseExpiry::default(), "an open connection is life"),
     ];
     for live in lives {
         live(&mut Lease::new(0));
@@ -114,14 +114,14 @@ fn only_what_was_handed_over_can_be_bound() {
     let second = Hold { started_time: 8, ..hold(1) };
     lease.hand_over(second, 3 * SECOND);
     lease.heartbeat(4 * SECOND, &Beat { bound: vec![hold(1)], ..beat(token) }, &SETTINGS).expect("the token fits");
-    assert_eq!(lease.expire(63 * SECOND, &SETTINGS), Due::default());
+    assert_eq!(lease.expire(63 * SECOND, &SETTINGS), LeaseExpiry::default());
     assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [second]);
     // After a restart what storage says may come after the heartbeat.
     let mut lease = Lease::new(0);
     let token = lease.heartbeat(0, &Beat { bound: vec![hold(1)], ..long([9; 8]) }, &SETTINGS).expect("it registers");
     lease.restore(hold(1), SECOND);
     lease.heartbeat(2 * SECOND, &Beat { bound: vec![hold(1)], ..long(token) }, &SETTINGS).expect("the token fits");
-    assert_eq!(lease.expire(500 * SECOND, &SETTINGS), Due::default(), "it is bound");
+    assert_eq!(lease.expire(500 * SECOND, &SETTINGS), LeaseExpiry::default(), "it is bound");
     assert_eq!(lease.holds().count(), 1);
 }
 
@@ -129,7 +129,7 @@ fn only_what_was_handed_over_can_be_bound() {
 fn inactive_is_the_end() {
     let mut lease = Lease::new(0);
     let token = lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
-    assert_eq!(lease.expire(60 * SECOND - 1, &SETTINGS), Due::default(), "not yet");
+    assert_eq!(lease.expire(60 * SECOND - 1, &SETTINGS), LeaseExpiry::default(), "not yet");
     assert_eq!(lease.expire(60 * SECOND, &SETTINGS).lost, Some(LostBecause::Silent));
     assert_eq!(lease.heartbeat(60 * SECOND, &beat(token), &SETTINGS), Err(BeatRefused::Inactive));
     assert_eq!((lease.alive_until(&SETTINGS), lease.wake_at(&SETTINGS)), (None, None));
@@ -163,9 +163,9 @@ fn orphans_are_found_by_the_verification_timer() {
     assert_eq!(lease.wake_at(&SETTINGS), None, "a stock worker says nothing of what it holds");
     let token = lease.heartbeat(SECOND, &Beat { bound: vec![hold(1), hold(3)], ..long([0; 8]) }, &SETTINGS);
     assert_eq!(lease.wake_at(&SETTINGS), Some(120 * SECOND));
-    assert_eq!(lease.expire(119 * SECOND, &SETTINGS), Due::default());
+    assert_eq!(lease.expire(119 * SECOND, &SETTINGS), LeaseExpiry::default());
     assert_eq!(lease.expire(120 * SECOND, &SETTINGS).orphans, [hold(2)], "active and not bound");
-    assert_eq!(lease.expire(125 * SECOND, &SETTINGS), Due::default(), "active and bound");
+    assert_eq!(lease.expire(125 * SECOND, &SETTINGS), LeaseExpiry::default(), "active and bound");
     // What it gave up and what did not end is an orphan later.
     let given_up = Beat { unbound: vec![hold(3), hold(3), hold(9)], ..long(token.expect("registered")) };
     lease.heartbeat(130 * SECOND, &given_up, &SETTINGS).expect("the token fits");
@@ -182,9 +182,9 @@ fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
     for round in 1..100 {
         let at = round * 20 * SECOND;
         assert_eq!(lease.detached(at), Ok(()));
-        assert_eq!(lease.expire(at + SETTINGS.grace - 1, &SETTINGS), Due::default());
+        assert_eq!(lease.expire(at + SETTINGS.grace - 1, &SETTINGS), LeaseExpiry::default());
         assert_eq!(lease.attached(at + SETTINGS.grace - 1), Ok(()));
-        assert_eq!(lease.expire(at + SETTINGS.grace, &SETTINGS), Due::default());
+        assert_eq!(lease.expire(at + SETTINGS.grace, &SETTINGS), LeaseExpiry::default());
     }
     assert_eq!(lease.runs().into_iter().collect::<Vec<_>>(), [1, 4]);
 }
@@ -240,7 +240,7 @@ fn a_living_worker_with_a_bad_connection_is_never_lost() {
                 step += 1;
             }
             now = pollers.iter().min().copied().unwrap_or(now) + random.below(1500) as i64 * SECOND / 1000;
-            assert_eq!(lease.expire(now, &settings), Due::default(), "seed {seed}");
+            assert_eq!(lease.expire(now, &settings), LeaseExpiry::default(), "seed {seed}");
             assert_eq!(lease.attached(now), Ok(()));
         }
     }
@@ -252,7 +252,7 @@ fn a_worker_that_leaves_may_take_its_time() {
     lease.hand_over(hold(1), 0);
     assert_eq!(lease.reported(1), Ok(()));
     assert_eq!(lease.leaves(1), Ok(()));
-    assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "it finishes, and says nothing meanwhile");
+    assert_eq!(lease.expire(i64::MAX, &SETTINGS), LeaseExpiry::default(), "it finishes, and says nothing meanwhile");
     assert_eq!(lease.detached(SECOND), Ok(()));
     assert_eq!(lease.expire(SECOND + SETTINGS.grace, &SETTINGS).lost, Some(LostBecause::Disconnected));
 }
@@ -262,7 +262,7 @@ fn a_worker_that_leaves_is_over_once_it_has_nothing() {
     let mut lease = Lease::new(0);
     assert_eq!(lease.leaves(SECOND), Ok(()));
     let until = SECOND + SETTINGS.grace;
-    assert_eq!(lease.expire(until - 1, &SETTINGS), Due::default(), "a task may be on its way to it");
+    assert_eq!(lease.expire(until - 1, &SETTINGS), LeaseExpiry::default(), "a task may be on its way to it");
     lease.hand_over(hold(1), SECOND);
     lease.hand_over_task(2);
     assert_eq!(lease.wake_at(&SETTINGS), None, "it has something");
@@ -280,13 +280,13 @@ fn a_worker_that_leaves_is_over_once_it_has_nothing() {
 fn after_a_restart_there_is_one_full_lease() {
     let mut lease = Lease::expected(10);
     lease.restore(hold(1), 10);
-    assert_eq!(lease.expire(9 + SETTINGS.stock_lease(), &SETTINGS), Due::default());
+    assert_eq!(lease.expire(9 + SETTINGS.stock_lease(), &SETTINGS), LeaseExpiry::default());
     assert_eq!(lease.clone().expire(10 + SETTINGS.stock_lease(), &SETTINGS).lost, Some(LostBecause::Silent));
     // By protocol: its token is of the former server, and what it held is not verified once more.
     lease
         .heartbeat(SECOND, &Beat { token: vec![9; 8], lease: 600 * SECOND, ..Default::default() }, &SETTINGS)
         .expect("it registers again");
-    assert_eq!(lease.expire(500 * SECOND, &SETTINGS), Due::default());
+    assert_eq!(lease.expire(500 * SECOND, &SETTINGS), LeaseExpiry::default());
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_server_that_was_away_blames_nobody() {
     let mut lease = Lease::new(0);
     lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
     lease.excuse(1000 * SECOND);
-    assert_eq!(lease.expire(1059 * SECOND, &SETTINGS), Due::default());
+    assert_eq!(lease.expire(1059 * SECOND, &SETTINGS), LeaseExpiry::default());
     assert!(lease.expire(1060 * SECOND, &SETTINGS).lost.is_some());
 }
 

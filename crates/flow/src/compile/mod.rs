@@ -221,7 +221,7 @@ impl<'p> Compiler<'p> {
         Ok(())
     }
 
-    fn evaluate(&mut self, expr: &Expr) -> Result<Result<Value, crate::value::Raised>, CompileError> {
+    fn evaluate(&mut self, expr: &Expr) -> Result<Result<Value, crate::value::LanguageError>, CompileError> {
         let (ops, functions) = (self.code.ops.len(), self.code.functions.len());
         let statement = Statement { kind: StatementKind::Return(Some(expr.clone())), at: expr.at };
         let function = Function {

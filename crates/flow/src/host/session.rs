@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::interface::{EventKind, Limits, Payload};
 use crate::library::Function;
 use crate::pure::{self, Cost, error, json, payload, time};
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::ASSERTION;
 use super::hook::{Answer, TestHost};
@@ -23,12 +23,12 @@ fn assertion(message: impl AsRef<str>) -> Value {
     error::make(ASSERTION, message.as_ref(), Value::Null, false, Value::Null, Value::Null, "")
 }
 
-fn raised(raised: &Raised) -> Value {
+fn raised(raised: &LanguageError) -> Value {
     error::from_raised(raised, "")
 }
 
 fn argument(function: Function, why: &str) -> Value {
-    raised(&Raised::argument(format!("{}: {why}", function.signature().name)))
+    raised(&LanguageError::argument(format!("{}: {why}", function.signature().name)))
 }
 
 impl TestHost for Session {
@@ -187,7 +187,7 @@ fn failed(outcome: &Value, wanted: &Value) -> Result<Value, Value> {
         return Err(assertion(format!("expected an error, got {}", show(&result))));
     };
     let (Value::Null | Value::Str(_)) = wanted else {
-        return Err(raised(&Raised::argument("assertFails: the type must be a string")));
+        return Err(raised(&LanguageError::argument("assertFails: the type must be a string")));
     };
     let kind = field(&error, "type").unwrap_or(Value::Null);
     if matches!(wanted, Value::Null) || pure::equal(&kind, wanted, &mut Cost::default()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::hir::Access;
 use crate::pure;
-use crate::value::{Object, Raised, Value};
+use crate::value::{LanguageError, Object, Value};
 
 use super::Machine;
 use super::frame::{Fault, Fiber, defect};
@@ -32,7 +32,7 @@ impl Machine<'_> {
     pub(super) fn list_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
         let item = fiber.pop()?;
         let Value::List(other) = &item else {
-            return Err(Raised::type_error(format!("cannot spread {} into a list", item.type_name())).into());
+            return Err(LanguageError::type_error(format!("cannot spread {} into a list", item.type_name())).into());
         };
         let mut cost = pure::Cost::default();
         cost.touch(other.items().len());
@@ -69,7 +69,9 @@ impl Machine<'_> {
         let key = match fiber.pop()? {
             Value::Str(key) => key,
             other => {
-                return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into());
+                return Err(
+                    LanguageError::type_error(format!("a key must be a string, not {}", other.type_name())).into()
+                );
             }
         };
         self.insert_field(fiber, key, value)
@@ -79,7 +81,7 @@ impl Machine<'_> {
     pub(super) fn object_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
         let item = fiber.pop()?;
         let Value::Object(other) = &item else {
-            return Err(Raised::type_error(format!("cannot spread {} into an object", item.type_name())).into());
+            return Err(LanguageError::type_error(format!("cannot spread {} into an object", item.type_name())).into());
         };
         let mut cost = pure::Cost::default();
         cost.touch(0);
@@ -144,7 +146,7 @@ impl Machine<'_> {
     pub(super) fn rest_list(&mut self, fiber: &mut Fiber, from: u32) -> Result<(), Fault> {
         let top = fiber.top()?;
         let Value::List(list) = &*top else {
-            return Err(Raised::type_error(format!("cannot take {} apart as a list", top.type_name())).into());
+            return Err(LanguageError::type_error(format!("cannot take {} apart as a list", top.type_name())).into());
         };
         let mut cost = pure::Cost::default();
         let rest = list.items().get(from as usize..).unwrap_or_default();
@@ -160,7 +162,7 @@ impl Machine<'_> {
         let keys = self.code.keys.get(keys as usize).ok_or_else(|| defect("no such keys"))?;
         let top = fiber.top()?;
         let Value::Object(object) = &*top else {
-            return Err(Raised::type_error(format!("cannot take {} apart as an object", top.type_name())).into());
+            return Err(LanguageError::type_error(format!("cannot take {} apart as an object", top.type_name())).into());
         };
         let mut cost = pure::Cost::default();
         cost.touch(pure::FIELD * object.len());

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::library::Method;
 use crate::pure;
-use crate::value::{ITEM_BYTES, List, Raised, Value};
+use crate::value::{ITEM_BYTES, LanguageError, List, Value};
 
 use super::Machine;
 use super::frame::{Caller, Closure, Fault, Fiber, defect};
@@ -99,7 +99,7 @@ impl Machine<'_> {
     }
 
     /// Refuses a list under way that is too large already.
-    fn room(&mut self, size: &mut usize, value: &Value) -> Result<(), Raised> {
+    fn room(&mut self, size: &mut usize, value: &Value) -> Result<(), LanguageError> {
         *size += value.size() + 1;
         self.under_way += value.memory() + ITEM_BYTES;
         if *size > self.limits.value_bytes { Err(pure::memory_limit()) } else { Ok(()) }
@@ -229,7 +229,7 @@ impl Machine<'_> {
                         Value::Float(order) => *order > 0.0,
                         other => {
                             let message = format!("sort: the function must give a number, not {}", other.type_name());
-                            return Err(Raised::type_error(message).into());
+                            return Err(LanguageError::type_error(message).into());
                         }
                     };
                     if is_after {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::library::{DECIDE, Function, MAP};
 use crate::pure;
-use crate::value::{Kind, MEMORY_PER_BYTE, PromiseRef, Raised, Value};
+use crate::value::{Kind, LanguageError, MEMORY_PER_BYTE, PromiseRef, Value};
 
 use super::frame::{Caller, Closure, Fault, FaultKind, Fiber};
 use super::promise::{Outcome, Promise, PromiseKind};
@@ -91,7 +91,7 @@ impl Machine<'_> {
         let given = arguments.first().unwrap_or(&Value::Null);
         let items = self.items(name, given)?;
         if kind == Combine::Race && items.is_empty() {
-            return Err(Raised::argument(format!("{name}: nothing to wait for")).into());
+            return Err(LanguageError::argument(format!("{name}: nothing to wait for")).into());
         }
         let mut cancel = false;
         for (option, value) in pure::options::check(name, arguments.get(1).unwrap_or(&Value::Null), DECIDE)? {
@@ -110,7 +110,7 @@ impl Machine<'_> {
         Ok(self.begin(counter, combination))
     }
 
-    fn items(&mut self, name: &str, given: &Value) -> Result<Vec<Item>, Raised> {
+    fn items(&mut self, name: &str, given: &Value) -> Result<Vec<Item>, LanguageError> {
         let mut cost = pure::Cost::default();
         let items = match given {
             Value::List(list) => list
@@ -118,9 +118,10 @@ impl Machine<'_> {
                 .iter()
                 .map(|value| match value {
                     Value::Promise(promise) => Ok(Item { key: None, value: ItemValue::Promise(Rc::clone(promise)) }),
-                    other => {
-                        Err(Raised::argument(format!("{name}: an item is a {}, not a promise", other.type_name())))
-                    }
+                    other => Err(LanguageError::argument(format!(
+                        "{name}: an item is a {}, not a promise",
+                        other.type_name()
+                    ))),
                 })
                 .collect(),
             Value::Object(object) => object
@@ -129,7 +130,7 @@ impl Machine<'_> {
                     Value::Promise(promise) => {
                         Ok(Item { key: Some(key.clone()), value: ItemValue::Promise(Rc::clone(promise)) })
                     }
-                    other => Err(Raised::argument(format!(
+                    other => Err(LanguageError::argument(format!(
                         "{name}: item \"{key}\" is a {}, not a promise",
                         other.type_name()
                     ))),
@@ -138,7 +139,7 @@ impl Machine<'_> {
             other => {
                 let message =
                     format!("{name}: the items must be a list or an object of promises, not {}", other.type_name());
-                Err(Raised::argument(message))
+                Err(LanguageError::argument(message))
             }
         };
         let items: Vec<Item> = items?;
@@ -349,7 +350,7 @@ impl Machine<'_> {
     pub(super) fn timeout(&mut self, arguments: &[Value]) -> Result<Value, Fault> {
         let name = "Task.timeout";
         let Some(Value::Promise(promise)) = arguments.first() else {
-            return Err(Raised::argument(format!("{name}: the first argument must be a promise")).into());
+            return Err(LanguageError::argument(format!("{name}: the first argument must be a promise")).into());
         };
         let timeout = pure::duration::parse(arguments.get(1).unwrap_or(&Value::Null), name)?;
         let is_pending = self.promises.get(&promise.number).is_some_and(|entry| entry.end.is_none());
@@ -387,7 +388,7 @@ impl Machine<'_> {
     ) -> Result<Value, Fault> {
         let name = "Task.map";
         let Some(list @ Value::List(_)) = arguments.first() else {
-            return Err(Raised::argument(format!("{name}: the first argument must be a list")).into());
+            return Err(LanguageError::argument(format!("{name}: the first argument must be a list")).into());
         };
         let mut concurrency = 100;
         for (_, value) in pure::options::check(name, arguments.get(1).unwrap_or(&Value::Null), MAP)? {
@@ -448,7 +449,7 @@ impl Machine<'_> {
                     // The function itself failed: so does the combination.
                     let error = match *fault {
                         FaultKind::Throw(error) => error,
-                        FaultKind::Raised(raised) => self.error_object(&raised, fiber, up)?,
+                        FaultKind::LanguageError(raised) => self.error_object(&raised, fiber, up)?,
                         FaultKind::Fatal(fatal) => return Err(fatal.into()),
                     };
                     if let Some(combination) = self.mapping(number) {

@@ -8,7 +8,7 @@ use crate::interface::{
     Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, TurnError, TurnResult,
 };
 use crate::pure;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, LanguageError, Value};
 
 use super::frame::{Closure, Fatal, FaultKind};
 use super::library::NewLog;
@@ -239,7 +239,7 @@ impl Machine<'_> {
             PromiseKind::Signal { name, timeout, timer } => {
                 *timer = None;
                 let message = format!("no signal \"{name}\" within {}", pure::duration::show(*timeout));
-                let error = pure::error::from_raised(&Raised::new(Kind::Timeout, message), "");
+                let error = pure::error::from_raised(&LanguageError::new(Kind::Timeout, message), "");
                 self.end(owner, Err(error));
             }
             PromiseKind::Condition { timer, .. } => {
@@ -250,7 +250,7 @@ impl Machine<'_> {
                 combination.timer = None;
                 let message = format!("timed out after {}", pure::duration::show(combination.timeout));
                 let items = std::mem::take(&mut combination.items);
-                let error = pure::error::from_raised(&Raised::new(Kind::Timeout, message), "");
+                let error = pure::error::from_raised(&LanguageError::new(Kind::Timeout, message), "");
                 self.end(owner, Err(error));
                 for item in &items {
                     if let super::combine::ItemValue::Promise(promise) = &item.value {
@@ -378,7 +378,8 @@ impl Machine<'_> {
         let mut state = self.save(bytes_max);
         if state.len() > bytes_max && !self.is_closed {
             let message = format!("state limit of {} bytes reached", self.limits.state_bytes);
-            self.closing = Some(RunOutcome::Failed(pure::error::from_raised(&Raised::new(Kind::Limit, message), "")));
+            self.closing =
+                Some(RunOutcome::Failed(pure::error::from_raised(&LanguageError::new(Kind::Limit, message), "")));
             self.close();
             state = self.save(bytes_max);
         }
@@ -410,7 +411,7 @@ fn outcome(end: &End, source: Option<(&str, &str, &str)>) -> Outcome {
         Ok(payloads) => pure::payload::result(payloads).map_err(|why| {
             let name = source.map_or("", |(_, name, _)| name);
             let message = format!("the result of \"{name}\" cannot be read: {why}");
-            let raised = Raised::new(Kind::Payload, message);
+            let raised = LanguageError::new(Kind::Payload, message);
             pure::error::from_raised(&raised, "")
         }),
         Err(failure) => Err(pure::error::from_failure(failure, source)),

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 /// A variable that several functions share.
 pub(super) type Cell = Rc<RefCell<Value>>;
@@ -59,7 +59,7 @@ pub(super) type Fault = Box<FaultKind>;
 /// Why code does not go on.
 pub(super) enum FaultKind {
     /// The language raised an error; it becomes an error object where it happened.
-    Raised(Raised),
+    LanguageError(LanguageError),
     /// An error object on its way to a `catch`.
     Throw(Value),
     Fatal(Box<Fatal>),
@@ -68,17 +68,17 @@ pub(super) enum FaultKind {
 /// Why a turn, or the run, does not go on.
 pub(super) enum Fatal {
     /// A limit was reached. The text is the stack.
-    Limit(Raised, String),
+    Limit(LanguageError, String),
     /// The run fails with this error object.
     Failed(Value),
     GivenUp,
     Defect(String),
 }
 
-impl From<Raised> for Fault {
+impl From<LanguageError> for Fault {
     #[cold]
-    fn from(raised: Raised) -> Self {
-        Self::new(FaultKind::Raised(raised))
+    fn from(raised: LanguageError) -> Self {
+        Self::new(FaultKind::LanguageError(raised))
     }
 }
 

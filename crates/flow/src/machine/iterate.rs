@@ -1,6 +1,6 @@
 //! `for … of`: goes over the elements of a list or the characters of a string.
 
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::frame::{Fault, Fiber, Slot, defect};
 
@@ -11,11 +11,11 @@ pub(super) fn iter_start(fiber: &mut Fiber, slot: u32) -> Result<(), Fault> {
         Value::List(_) | Value::Str(_) => {}
         Value::Object(_) => {
             let message = "for … of takes a list or a string, not object; use Object.entries";
-            return Err(Raised::type_error(message).into());
+            return Err(LanguageError::type_error(message).into());
         }
         other => {
             let message = format!("for … of takes a list or a string, not {}", other.type_name());
-            return Err(Raised::type_error(message).into());
+            return Err(LanguageError::type_error(message).into());
         }
     }
     *fiber.slot_mut(slot)? = Slot::Value(value);

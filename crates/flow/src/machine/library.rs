@@ -4,7 +4,7 @@ use crate::interface::LogLine;
 use crate::library::{Effect, Function};
 use crate::pure;
 use crate::pure::random::Random;
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::Machine;
 use super::frame::{Caller, Fault, Fiber, defect};
@@ -57,7 +57,7 @@ impl Machine<'_> {
             self.test_function(fiber, function, &arguments, None, up)?
         } else if signature.effect == Effect::Effect {
             if self.is_pure {
-                return Err(Raised::type_error("no effects allowed here").into());
+                return Err(LanguageError::type_error("no effects allowed here").into());
             }
             self.sweep()?;
             let value = self.effect(fiber, function, &arguments, up)?;
@@ -127,7 +127,7 @@ impl Machine<'_> {
                 let line = self.line(fiber);
                 self.write_log(line, arguments)
             }
-            _ => Err(Raised::type_error(format!("{} is for tests", function.signature().name)).into()),
+            _ => Err(LanguageError::type_error(format!("{} is for tests", function.signature().name)).into()),
         }
     }
 
@@ -141,7 +141,7 @@ impl Machine<'_> {
         up: Option<&Caller<'_>>,
     ) -> Result<(), Fault> {
         if self.is_pure {
-            return Err(Raised::type_error("no effects allowed here").into());
+            return Err(LanguageError::type_error("no effects allowed here").into());
         }
         let closure = self.closure(fiber, closure)?;
         let arguments = fiber.take(arguments as usize)?;
@@ -184,7 +184,7 @@ impl Machine<'_> {
 
     fn set_details(&mut self, arguments: &[Value]) -> Result<Value, Fault> {
         let Some(Value::Str(text)) = arguments.first() else {
-            return Err(Raised::argument("Workflow.setDetails: the text must be a string").into());
+            return Err(LanguageError::argument("Workflow.setDetails: the text must be a string").into());
         };
         self.details = Some(text.clone());
         self.new_details = true;

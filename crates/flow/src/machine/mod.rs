@@ -40,7 +40,7 @@ use crate::interface::{
 };
 use crate::pure;
 use crate::pure::random::Random;
-use crate::value::{Kind, Object, Raised, ReleasedPromises, Value};
+use crate::value::{Kind, LanguageError, Object, ReleasedPromises, Value};
 
 pub use inspect::{FrameInfo, Inspection, Metadata, PendingItem, WaitingCode, inspect, metadata, stack};
 pub use migrate::{MigrateError, ScriptVersion, migrate};
@@ -159,7 +159,7 @@ pub(crate) struct Machine<'a> {
     new_details: bool,
     closing: Option<RunOutcome>,
     /// A limit that was reached outside of code: the run fails before code goes on.
-    broken: Option<Raised>,
+    broken: Option<LanguageError>,
     /// Nested calls.
     depth: u32,
     /// Whether code with effects is refused: queries, validators, conditions.
@@ -279,7 +279,7 @@ pub(crate) fn evaluate(
     function: u32,
     constants: &mut Vec<Option<Value>>,
     steps: &mut u64,
-) -> Result<Value, Raised> {
+) -> Result<Value, LanguageError> {
     let mut limits = Limits::default();
     limits.steps_without_effects = limits.steps_without_effects.min(*steps);
     let mut pace = Unpaced;
@@ -293,7 +293,7 @@ pub(crate) fn evaluate(
         Err(fault) => *fault,
     };
     Err(match fault {
-        FaultKind::Raised(raised) => raised,
+        FaultKind::LanguageError(raised) => raised,
         FaultKind::Throw(error) => {
             let text = |key: &str| match &error {
                 Value::Object(object) => match object.get(key) {
@@ -304,7 +304,7 @@ pub(crate) fn evaluate(
             };
             let kinds = [Kind::Type, Kind::Field, Kind::Index, Kind::Number, Kind::Argument, Kind::Payload];
             let kind = kinds.into_iter().find(|kind| kind.name() == text("type")).unwrap_or(Kind::Argument);
-            Raised::new(kind, text("message"))
+            LanguageError::new(kind, text("message"))
         }
         FaultKind::Fatal(fatal) => match *fatal {
             Fatal::Limit(raised, _) => raised,

@@ -7,7 +7,7 @@ use crate::compile::code::{Place, StepInfo};
 use crate::hir::Access;
 use crate::library::Method;
 use crate::pure;
-use crate::value::{List, Raised, Value};
+use crate::value::{LanguageError, List, Value};
 
 use super::Machine;
 use super::build::copied_object;
@@ -30,8 +30,8 @@ enum Step<'p> {
 
 impl<'p> Path<'p> {
     /// The first step and the path behind it.
-    fn split(self) -> Result<Option<(Step<'p>, Self)>, Raised> {
-        let missing = || Raised::type_error("a path has no such step");
+    fn split(self) -> Result<Option<(Step<'p>, Self)>, LanguageError> {
+        let missing = || LanguageError::type_error("a path has no such step");
         Ok(match self.steps.split_first() {
             None => None,
             Some((StepInfo::Field(key), steps)) => {
@@ -47,10 +47,10 @@ impl<'p> Path<'p> {
 }
 
 /// What to do with the value that a path leads to.
-type Last<'l> = &'l mut dyn FnMut(&mut Value) -> Result<Value, Raised>;
+type Last<'l> = &'l mut dyn FnMut(&mut Value) -> Result<Value, LanguageError>;
 
 /// What to do with the container and the last step of a path.
-type PathWrite<'l> = &'l mut dyn FnMut(&mut Value, Option<Step<'_>>, &mut pure::Cost) -> Result<Value, Raised>;
+type PathWrite<'l> = &'l mut dyn FnMut(&mut Value, Option<Step<'_>>, &mut pure::Cost) -> Result<Value, LanguageError>;
 
 impl<'a> Machine<'a> {
     /// The place and steps of a target; takes the indexes from the operand stack.
@@ -154,7 +154,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn get(base: &Value, step: &Step<'_>, access: Access) -> Result<Value, Raised> {
+fn get(base: &Value, step: &Step<'_>, access: Access) -> Result<Value, LanguageError> {
     let value = match step {
         Step::Field(key) => pure::field(base, key, access)?,
         Step::Index(index) => pure::index(base, index, access)?,
@@ -169,7 +169,7 @@ fn descend(
     whole: bool,
     last: PathWrite<'_>,
     cost: &mut pure::Cost,
-) -> Result<Value, Raised> {
+) -> Result<Value, LanguageError> {
     let Some((step, rest)) = path.split()? else { return last(value, None, cost) };
     if rest.steps.is_empty() && !whole {
         return last(value, Some(step), cost);
@@ -199,7 +199,7 @@ fn descend(
             // Raises the error of a step that does not exist.
             get(value, &step, Access::Plain)?;
             // Characters of a string, the id of a promise.
-            Err(Raised::type_error(format!("a {} cannot be changed", value.type_name())))
+            Err(LanguageError::type_error(format!("a {} cannot be changed", value.type_name())))
         }
     }
 }
@@ -213,7 +213,7 @@ fn copied_list<'l>(list: &'l mut Rc<List>, cost: &mut pure::Cost) -> &'l mut Lis
 }
 
 /// Sets the last step of a path: a new field is created, a new element is not.
-fn put(base: &mut Value, step: Option<Step<'_>>, value: Value, cost: &mut pure::Cost) -> Result<Value, Raised> {
+fn put(base: &mut Value, step: Option<Step<'_>>, value: Value, cost: &mut pure::Cost) -> Result<Value, LanguageError> {
     let Some(step) = step else {
         *base = value;
         return Ok(Value::Null);
@@ -234,11 +234,11 @@ fn put(base: &mut Value, step: Option<Step<'_>>, value: Value, cost: &mut pure::
         _ => {}
     }
     get(base, &step, Access::Plain)?;
-    Err(Raised::type_error(format!("a {} cannot be changed", base.type_name())))
+    Err(LanguageError::type_error(format!("a {} cannot be changed", base.type_name())))
 }
 
-fn remove(base: &mut Value, step: Option<Step<'_>>, cost: &mut pure::Cost) -> Result<Value, Raised> {
-    let Some(step) = step else { return Err(Raised::type_error("delete takes fields of objects")) };
+fn remove(base: &mut Value, step: Option<Step<'_>>, cost: &mut pure::Cost) -> Result<Value, LanguageError> {
+    let Some(step) = step else { return Err(LanguageError::type_error("delete takes fields of objects")) };
     match (&mut *base, step) {
         (Value::Object(object), Step::Field(key) | Step::Index(Value::Str(key))) => {
             cost.add(pure::key_units(object, key));
@@ -249,10 +249,10 @@ fn remove(base: &mut Value, step: Option<Step<'_>>, cost: &mut pure::Cost) -> Re
             }
             Ok(Value::Null)
         }
-        (Value::List(_), _) => Err(Raised::type_error("delete takes fields of objects, not elements of lists")),
+        (Value::List(_), _) => Err(LanguageError::type_error("delete takes fields of objects, not elements of lists")),
         (base, step) => {
             get(base, &step, Access::Plain)?;
-            Err(Raised::type_error(format!("a {} cannot be changed", base.type_name())))
+            Err(LanguageError::type_error(format!("a {} cannot be changed", base.type_name())))
         }
     }
 }

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::interface::{Command, OperationKind};
-use crate::value::{Kind, PromiseRef, Raised, Value};
+use crate::value::{Kind, LanguageError, PromiseRef, Value};
 
 use super::cancel::Interruption;
 use super::combine::Combination;
@@ -406,6 +406,6 @@ impl Machine<'_> {
     /// The error of what was canceled.
     pub(super) fn canceled(&self, reason: &str) -> Value {
         let message = if reason.is_empty() { "canceled" } else { reason };
-        crate::pure::error::from_raised(&Raised::new(Kind::Canceled, message), "")
+        crate::pure::error::from_raised(&LanguageError::new(Kind::Canceled, message), "")
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use crate::compile::code::{Literal, Op, Place};
 use crate::hir::{Access, Binary};
 use crate::pure;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, LanguageError, Value};
 
 use super::Machine;
 use super::frame::{Caller, Captures, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, get, set, throw};
@@ -239,7 +239,7 @@ impl Machine<'_> {
     fn refuel(&mut self, fiber: &Fiber, up: Option<&Caller<'_>>) -> Result<(), Fault> {
         self.count_steps();
         if self.spent > self.steps_max {
-            let raised = Raised::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
+            let raised = LanguageError::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
             return Err(raised.into());
         }
         if !self.pace.go_on(self.turn_steps) {
@@ -281,7 +281,7 @@ impl Machine<'_> {
     }
 
     /// Refuses a value that is too large or nested too deeply.
-    pub(super) fn check_value(&self, value: &Value) -> Result<(), Raised> {
+    pub(super) fn check_value(&self, value: &Value) -> Result<(), LanguageError> {
         if value.is_within(self.limits.value_bytes) { Ok(()) } else { Err(pure::memory_limit()) }
     }
 
@@ -297,7 +297,7 @@ impl Machine<'_> {
     ) -> Result<(), Fault> {
         let error = match *fault {
             FaultKind::Throw(error) => error,
-            FaultKind::Raised(raised) => self.error_object(&raised, fiber, up)?,
+            FaultKind::LanguageError(raised) => self.error_object(&raised, fiber, up)?,
             FaultKind::Fatal(fatal) => return Err(fatal.into()),
         };
         loop {
@@ -326,7 +326,7 @@ impl Machine<'_> {
     #[inline(never)]
     pub(super) fn error_object(
         &mut self,
-        raised: &Raised,
+        raised: &LanguageError,
         fiber: &Fiber,
         up: Option<&Caller<'_>>,
     ) -> Result<Value, Fault> {
@@ -374,7 +374,7 @@ impl Machine<'_> {
                 }
                 Ok(value)
             }
-            Some(Err((kind, message))) => Err(Raised::new(*kind, message.clone()).into()),
+            Some(Err((kind, message))) => Err(LanguageError::new(*kind, message.clone()).into()),
             None => Err(defect("no such constant")),
         }
     }
@@ -454,10 +454,10 @@ impl Machine<'_> {
     }
 
     /// Counts a nested call.
-    pub(super) fn deeper(&mut self) -> Result<(), Raised> {
+    pub(super) fn deeper(&mut self) -> Result<(), LanguageError> {
         if self.depth >= self.limits.call_depth {
             let message = format!("call depth limit of {} reached", self.limits.call_depth);
-            return Err(Raised::new(Kind::Limit, message));
+            return Err(LanguageError::new(Kind::Limit, message));
         }
         self.depth += 1;
         Ok(())
@@ -481,7 +481,7 @@ fn quick(operator: Binary, left: &Value, right: &Value) -> Option<Value> {
     })
 }
 
-fn condition(value: &Value) -> Result<bool, Raised> {
+fn condition(value: &Value) -> Result<bool, LanguageError> {
     match value {
         Value::Bool(value) => Ok(*value),
         value => pure::condition(value),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::pure;
-use crate::value::{Kind, PromiseRef, Raised, Value};
+use crate::value::{Kind, LanguageError, PromiseRef, Value};
 
 use super::frame::{Caller, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, throw};
 use super::promise::{Coroutine, Outcome, Promise, PromiseKind, Role};
@@ -99,11 +99,11 @@ impl Machine<'_> {
         up: Option<&Caller<'_>>,
     ) -> Result<Value, Fault> {
         if self.is_pure {
-            return Err(Raised::type_error("no effects allowed here").into());
+            return Err(LanguageError::type_error("no effects allowed here").into());
         }
         if self.pending_calls >= self.limits.pending_calls {
             let message = format!("limit of {} pending async calls reached", self.limits.pending_calls);
-            return Err(Raised::new(Kind::Limit, message).into());
+            return Err(LanguageError::new(Kind::Limit, message).into());
         }
         self.deeper()?;
         let id = self.next_id(Counter::Call);
@@ -221,7 +221,7 @@ impl Machine<'_> {
         let promise = match fiber.top()? {
             Value::Promise(promise) => Rc::clone(promise),
             Value::List(_) => {
-                return Err(Raised::type_error("await takes one promise; use Task.all for a list").into());
+                return Err(LanguageError::type_error("await takes one promise; use Task.all for a list").into());
             }
             _ => return Ok(false),
         };
@@ -351,7 +351,7 @@ impl Machine<'_> {
             let closure = closure.clone();
             self.debt += 10;
             if self.spent > self.steps_max {
-                let raised = Raised::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
+                let raised = LanguageError::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
                 return Err(Box::new(Fatal::Limit(raised, String::new())));
             }
             if let Some(outcome) = self.look_at(&closure, None).map_err(fatal)? {
@@ -422,8 +422,8 @@ fn code(role: Role) -> PromiseKind {
 pub(super) fn fatal(fault: Fault) -> Box<Fatal> {
     match *fault {
         FaultKind::Fatal(fatal) => fatal,
-        FaultKind::Raised(raised) if raised.kind == Kind::Limit => Box::new(Fatal::Limit(raised, String::new())),
-        FaultKind::Raised(raised) => Box::new(Fatal::Failed(pure::error::from_raised(&raised, ""))),
+        FaultKind::LanguageError(raised) if raised.kind == Kind::Limit => Box::new(Fatal::Limit(raised, String::new())),
+        FaultKind::LanguageError(raised) => Box::new(Fatal::Failed(pure::error::from_raised(&raised, ""))),
         FaultKind::Throw(error) => Box::new(Fatal::Failed(error)),
     }
 }

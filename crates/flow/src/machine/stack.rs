@@ -128,7 +128,11 @@ impl Machine<'_> {
     }
 
     #[inline(never)]
-    pub(super) fn check_memory(&mut self, fiber: &Fiber, up: Option<&Caller<'_>>) -> Result<(), crate::value::Raised> {
+    pub(super) fn check_memory(
+        &mut self,
+        fiber: &Fiber,
+        up: Option<&Caller<'_>>,
+    ) -> Result<(), crate::value::LanguageError> {
         let found = self.footprint(fiber, up);
         let memory_max = self.limits.memory_bytes * MEMORY_PER_BYTE;
         if found.json > self.limits.memory_bytes || found.memory > memory_max {

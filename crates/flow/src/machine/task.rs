@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::interface::{Command, OperationKind, Payload, RetryPolicy, ScheduleTask};
 use crate::library::{RETRY, SIGNAL_WAIT, TASK, TASK_DEFAULTS};
 use crate::pure;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, LanguageError, Value};
 
 use super::frame::{Caller, Closure, Fault, Fiber};
 use super::promise::{OnCancel, Promise, PromiseKind};
@@ -17,7 +17,7 @@ const START_TO_CLOSE: i64 = 600_000;
 
 impl Machine<'_> {
     /// Refuses one more pending operation than allowed.
-    pub(super) fn room_for(&self, kind: OperationKind) -> Result<(), Raised> {
+    pub(super) fn room_for(&self, kind: OperationKind) -> Result<(), LanguageError> {
         if self.pending[kind as usize] < self.limits.pending {
             return Ok(());
         }
@@ -27,25 +27,29 @@ impl Machine<'_> {
             OperationKind::Child => "children",
             OperationKind::Send => "sends",
         };
-        Err(Raised::new(Kind::Limit, format!("limit of {} pending {words} reached", self.limits.pending)))
+        Err(LanguageError::new(Kind::Limit, format!("limit of {} pending {words} reached", self.limits.pending)))
     }
 
-    pub(super) fn room_for_timer(&self) -> Result<(), Raised> {
+    pub(super) fn room_for_timer(&self) -> Result<(), LanguageError> {
         self.room_for(OperationKind::Timer)
     }
 
     /// Refuses an id that something pending has.
-    pub(super) fn free_id(&self, function: &str, id: &Arc<str>) -> Result<(), Raised> {
+    pub(super) fn free_id(&self, function: &str, id: &Arc<str>) -> Result<(), LanguageError> {
         let kinds = [OperationKind::Task, OperationKind::Timer, OperationKind::Child, OperationKind::Send];
         let is_taken = kinds.into_iter().any(|kind| {
             let key = (kind, id.clone());
             self.operations.contains_key(&key) || self.lingering.contains(&key)
         });
-        if is_taken { Err(Raised::argument(format!("{function}: id \"{id}\" is pending already"))) } else { Ok(()) }
+        if is_taken {
+            Err(LanguageError::argument(format!("{function}: id \"{id}\" is pending already")))
+        } else {
+            Ok(())
+        }
     }
 
     /// The payload of a value, with what it costs.
-    pub(super) fn payload(&mut self, value: &Value) -> Result<Payload, Raised> {
+    pub(super) fn payload(&mut self, value: &Value) -> Result<Payload, LanguageError> {
         let mut cost = pure::Cost::default();
         let payload = pure::payload::write_counting(value, &mut cost);
         self.charge(cost);
@@ -58,12 +62,12 @@ impl Machine<'_> {
         name: &str,
         input: Option<&Value>,
         args: Option<&Value>,
-    ) -> Result<Vec<Payload>, Raised> {
+    ) -> Result<Vec<Payload>, LanguageError> {
         let payloads = match (args, input) {
             (Some(Value::List(list)), None | Some(Value::Null)) => {
                 list.items().iter().map(|value| self.payload(value)).collect::<Result<_, _>>()?
             }
-            (Some(_), _) => return Err(Raised::argument(format!("{name}: with args the input must be null"))),
+            (Some(_), _) => return Err(LanguageError::argument(format!("{name}: with args the input must be null"))),
             (None, Some(input)) => vec![self.payload(input)?],
             (None, None) => Vec::new(),
         };
@@ -98,7 +102,7 @@ impl Machine<'_> {
             }
         }
         if id.as_deref() == Some("") {
-            return Err(Raised::argument("Task.run: id must not be empty").into());
+            return Err(LanguageError::argument("Task.run: id must not be empty").into());
         }
         task.input = self.input(function, arguments.get(1), args.as_ref())?;
         self.room_for(OperationKind::Task)?;
@@ -154,12 +158,12 @@ impl Machine<'_> {
 
     pub(super) fn task_cancel(&mut self, arguments: &[Value]) -> Result<Value, Fault> {
         let Some(Value::Promise(promise)) = arguments.first() else {
-            return Err(Raised::argument("Task.cancel: the first argument must be a promise").into());
+            return Err(LanguageError::argument("Task.cancel: the first argument must be a promise").into());
         };
         let reason: Arc<str> = match arguments.get(1) {
             None | Some(Value::Null) => "".into(),
             Some(Value::Str(reason)) => reason.clone(),
-            Some(_) => return Err(Raised::argument("Task.cancel: the reason must be a string").into()),
+            Some(_) => return Err(LanguageError::argument("Task.cancel: the reason must be a string").into()),
         };
         if let Some(entry) = self.promises.get_mut(&promise.number) {
             entry.heard = true;
@@ -179,7 +183,7 @@ impl Machine<'_> {
         cost.touch(self.code.handlers.len());
         self.charge(cost);
         if self.code.handler(crate::hir::FunctionKind::Signal, &name).is_some() {
-            return Err(Raised::argument(format!("{function}: signal \"{name}\" has a handler")).into());
+            return Err(LanguageError::argument(format!("{function}: signal \"{name}\" has a handler")).into());
         }
         let taken = self.take_waiting(&name);
         if taken.is_none() && timeout.is_some_and(|timeout| timeout > 0) {
@@ -192,7 +196,7 @@ impl Machine<'_> {
             (Some(signal), _) => self.end(reference.number, Ok(pure::payload::values(&signal.input))),
             (None, Some(0)) => {
                 let message = format!("no signal \"{name}\" within {}", pure::duration::show(0));
-                let error = pure::error::from_raised(&Raised::new(Kind::Timeout, message), "");
+                let error = pure::error::from_raised(&LanguageError::new(Kind::Timeout, message), "");
                 self.end(reference.number, Err(error));
             }
             (None, Some(timeout)) => self.set_timer(reference.number, timeout),
@@ -242,7 +246,7 @@ impl Machine<'_> {
 }
 
 /// The option `retry`.
-pub(super) fn retry_policy(function: &str, value: &Value) -> Result<RetryPolicy, Raised> {
+pub(super) fn retry_policy(function: &str, value: &Value) -> Result<RetryPolicy, LanguageError> {
     let mut policy = RetryPolicy::default();
     match value {
         Value::Bool(_) => policy.max_attempts = 1,

@@ -37,7 +37,7 @@ impl Machine<'_> {
     ) -> Result<Value, Fault> {
         let Some(testing) = &mut self.testing else {
             let name = function.signature().name;
-            return Err(crate::value::Raised::type_error(format!("{name} is for tests")).into());
+            return Err(crate::value::LanguageError::type_error(format!("{name} is for tests")).into());
         };
         match testing.host.call(function, arguments) {
             Ok(Answer::Value(value)) => {

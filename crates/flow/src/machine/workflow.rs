@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::interface::{Command, ContinueAsNew, IdReuse, OperationKind, ParentClose, Payload, StartChild};
 use crate::library::{CHILD, CONTINUE, Function, SEND_CANCEL, SEND_SIGNAL};
 use crate::pure;
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::event::already_started;
 use super::frame::Fault;
@@ -59,7 +59,7 @@ impl Machine<'_> {
             }
         }
         if id.as_deref() == Some("") {
-            return Err(Raised::argument(format!("{function}: id must not be empty")).into());
+            return Err(LanguageError::argument(format!("{function}: id must not be empty")).into());
         }
         child.input = self.input(function, arguments.get(1), args.as_ref())?;
         self.room_for(OperationKind::Child)?;
@@ -83,7 +83,7 @@ impl Machine<'_> {
     }
 
     /// The payloads of an object's fields; null ones are left out.
-    fn payloads(&mut self, value: &Value) -> Result<Vec<(String, Payload)>, Raised> {
+    fn payloads(&mut self, value: &Value) -> Result<Vec<(String, Payload)>, LanguageError> {
         let Value::Object(object) = value else { return Ok(Vec::new()) };
         let mut payloads = Vec::new();
         for (key, value) in object.iter().filter(|(_, value)| !matches!(value, Value::Null)) {
@@ -223,9 +223,9 @@ impl Machine<'_> {
         Ok(Value::Null)
     }
 
-    fn changes(&mut self, function: &str, arguments: &[Value]) -> Result<Changes, Raised> {
+    fn changes(&mut self, function: &str, arguments: &[Value]) -> Result<Changes, LanguageError> {
         let Some(Value::Object(object)) = arguments.first() else {
-            return Err(Raised::argument(format!("{function}: the argument must be an object")));
+            return Err(LanguageError::argument(format!("{function}: the argument must be an object")));
         };
         let mut changes = Vec::new();
         for (key, value) in object.iter() {
@@ -239,14 +239,14 @@ impl Machine<'_> {
     }
 
     /// Refuses search attributes that the namespace does not have or that have another type.
-    fn check_attributes(&self, function: &str, value: &Value) -> Result<(), Raised> {
+    fn check_attributes(&self, function: &str, value: &Value) -> Result<(), LanguageError> {
         let Value::Object(object) = value else {
-            return Err(Raised::argument(format!("{function}: the argument must be an object")));
+            return Err(LanguageError::argument(format!("{function}: the argument must be an object")));
         };
         for (key, value) in object.iter() {
             let known = self.start.attribute_types.iter().find(|(name, _)| **name == **key);
             let Some((_, wanted)) = known else {
-                return Err(Raised::argument(format!("{function}: unknown search attribute \"{key}\"")));
+                return Err(LanguageError::argument(format!("{function}: unknown search attribute \"{key}\"")));
             };
             let is_text = |value: &Value| matches!(value, Value::Str(_));
             let is_right = match (wanted.as_str(), value) {
@@ -262,7 +262,7 @@ impl Machine<'_> {
             if !is_right {
                 let message =
                     format!("{function}: search attribute \"{key}\" is of type {wanted}, not {}", value.type_name());
-                return Err(Raised::argument(message));
+                return Err(LanguageError::argument(message));
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::fields::INDEXED_FROM;
 use crate::hir::Access;
-use crate::value::{Kind, Object, Raised, Value};
+use crate::value::{Kind, LanguageError, Object, Value};
 
 use super::number;
 
@@ -27,7 +27,7 @@ pub fn key_units(object: &Object, key: &str) -> usize {
 }
 
 /// `base.key`. `None`: the base is null and the rest of the chain is skipped.
-pub fn field(base: &Value, key: &str, access: Access) -> Result<Option<Value>, Raised> {
+pub fn field(base: &Value, key: &str, access: Access) -> Result<Option<Value>, LanguageError> {
     match base {
         Value::Object(object) => match (object.get(key), access) {
             (Some(value), _) => Ok(Some(value.clone())),
@@ -35,19 +35,19 @@ pub fn field(base: &Value, key: &str, access: Access) -> Result<Option<Value>, R
             (None, Access::Optional | Access::Soft) => Ok(Some(Value::Null)),
         },
         Value::Null if access == Access::Optional => Ok(None),
-        Value::Null => Err(Raised::type_error(format!("cannot read \"{key}\" of null"))),
+        Value::Null => Err(LanguageError::type_error(format!("cannot read \"{key}\" of null"))),
         Value::List(list) if key == "length" => Ok(Some(length(list.items().len()))),
         Value::Str(text) if key == "length" => Ok(Some(length(text.chars().count()))),
         Value::Promise(promise) if key == "id" => Ok(Some(Value::Str(Arc::clone(&promise.id)))),
-        Value::Promise(_) => Err(Raised::type_error("this is a promise; await it first")),
-        other => Err(Raised::type_error(format!("a {} has no field \"{key}\"", other.type_name()))),
+        Value::Promise(_) => Err(LanguageError::type_error("this is a promise; await it first")),
+        other => Err(LanguageError::type_error(format!("a {} has no field \"{key}\"", other.type_name()))),
     }
 }
 
 /// `base[index]`. `None`: the base is null and the rest of the chain is skipped.
-pub fn index(base: &Value, index: &Value, access: Access) -> Result<Option<Value>, Raised> {
+pub fn index(base: &Value, index: &Value, access: Access) -> Result<Option<Value>, LanguageError> {
     let outside = |kind: &str, at: i64, count: usize| match access {
-        Access::Plain => Err(Raised::new(Kind::Index, format!("index {at} is outside of a {kind} of {count}"))),
+        Access::Plain => Err(LanguageError::new(Kind::Index, format!("index {at} is outside of a {kind} of {count}"))),
         Access::Optional | Access::Soft => Ok(Some(Value::Null)),
     };
     match (base, index) {
@@ -59,18 +59,18 @@ pub fn index(base: &Value, index: &Value, access: Access) -> Result<Option<Value
             Some(character) => Ok(Some(Value::text(character.to_string()))),
             None => outside("string", *at, text.chars().count()),
         },
-        (Value::List(_) | Value::Str(_), other) => Err(Raised::type_error(format!(
+        (Value::List(_) | Value::Str(_), other) => Err(LanguageError::type_error(format!(
             "a {} index must be a whole number, not {}",
             base.type_name(),
             other.type_name()
         ))),
         (base, Value::Str(key)) => field(base, key, access),
         (Value::Object(_), other) => {
-            Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())))
+            Err(LanguageError::type_error(format!("a key must be a string, not {}", other.type_name())))
         }
         (base, Value::Int(_) | Value::Float(_)) => field(base, &number::text(index), access),
         (Value::Null, _) if access == Access::Optional => Ok(None),
-        (base, other) => Err(Raised::type_error(format!(
+        (base, other) => Err(LanguageError::type_error(format!(
             "cannot read an element of {}: a {} is no index",
             base.type_name(),
             other.type_name()
@@ -84,11 +84,11 @@ fn length(count: usize) -> Value {
 
 /// The error of a field that is not there.
 #[must_use]
-pub fn no_field(key: &str) -> Raised {
+pub fn no_field(key: &str) -> LanguageError {
     let mut characters = key.chars();
     let is_name =
         characters.next().is_some_and(|first| first == '_' || first == '$' || unicode_ident::is_xid_start(first))
             && characters.all(|next| next == '$' || unicode_ident::is_xid_continue(next));
     let access = if is_name { format!("?.{key}") } else { format!("?.[\"{key}\"]") };
-    Raised::new(Kind::Field, format!("no field \"{key}\" (write {access} if it may be missing)"))
+    LanguageError::new(Kind::Field, format!("no field \"{key}\" (write {access} if it may be missing)"))
 }

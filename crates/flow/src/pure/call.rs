@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::library::{Function, Method};
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::arguments::{get, must_be, string, within};
 use super::{Cost, json, limited, list, math, number, object, payload, string, text, time};
@@ -12,7 +12,7 @@ use super::{Cost, json, limited, list, math, number, object, payload, string, te
 const TIME: usize = 320;
 
 /// Calls a function without effects that needs neither a callback nor the run.
-pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, LanguageError> {
     let name = function.signature().name;
     let first = get(arguments, 0);
     match function {
@@ -42,7 +42,7 @@ pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<
         Function::JsonParse => {
             let source = string(name, "the text", first)?;
             let value = json::parse_counting(source.as_bytes(), cost);
-            limited(value.map_err(|why| Raised::argument(format!("{name}: {why}")))?)
+            limited(value.map_err(|why| LanguageError::argument(format!("{name}: {why}")))?)
         }
         Function::JsonStringify => {
             let indent = within(name, "the indent", get(arguments, 1), (0, 10), 0)?;
@@ -52,7 +52,7 @@ pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<
             let source = string(name, "the text", first)?;
             cost.touch(source.len());
             json::number(source.trim())
-                .ok_or_else(|| Raised::argument(format!("{name}: {} is not a number", json::quote(source))))
+                .ok_or_else(|| LanguageError::argument(format!("{name}: {} is not a number", json::quote(source))))
         }
         Function::String => Ok(Value::Str(text(first, cost)?)),
         Function::ObjectKeys
@@ -68,12 +68,12 @@ pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<
         | Function::PayloadBase64
         | Function::PayloadBytes => payload::call(function, first, cost),
         // The others need the run; the machine does not ask for them here.
-        _ => Err(Raised::argument(format!("{name}: not available here"))),
+        _ => Err(LanguageError::argument(format!("{name}: not available here"))),
     }
 }
 
 /// Calls a method that takes no function and does not change its receiver.
-pub fn method(method: Method, receiver: &Value, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+pub fn method(method: Method, receiver: &Value, arguments: &[Value], cost: &mut Cost) -> Result<Value, LanguageError> {
     let result = match receiver {
         Value::List(items) => list::method(method, items, arguments, cost),
         Value::Str(text) => string::method(method, text, arguments, cost),
@@ -89,7 +89,12 @@ pub fn method(method: Method, receiver: &Value, arguments: &[Value], cost: &mut 
 }
 
 /// Calls a method that changes its receiver: `push`, `pop`, `shift`, `unshift`.
-pub fn change(method: Method, target: &mut Value, arguments: Vec<Value>, cost: &mut Cost) -> Result<Value, Raised> {
+pub fn change(
+    method: Method,
+    target: &mut Value,
+    arguments: Vec<Value>,
+    cost: &mut Cost,
+) -> Result<Value, LanguageError> {
     match target {
         Value::List(items) if method.changes_receiver() => list::change(method, items, arguments, cost),
         other => Err(no_method(method, other)),
@@ -98,20 +103,20 @@ pub fn change(method: Method, target: &mut Value, arguments: Vec<Value>, cost: &
 
 /// The error of a method that values of this type do not have.
 #[must_use]
-pub fn no_method(method: Method, receiver: &Value) -> Raised {
+pub fn no_method(method: Method, receiver: &Value) -> LanguageError {
     let name = method.signature().name;
     match receiver {
-        Value::Null => Raised::type_error(format!("cannot read \"{name}\" of null")),
-        Value::Promise(_) => Raised::type_error("this is a promise; await it first"),
-        other => Raised::type_error(format!("a {} has no function \"{name}\"", other.type_name())),
+        Value::Null => LanguageError::type_error(format!("cannot read \"{name}\" of null")),
+        Value::Promise(_) => LanguageError::type_error("this is a promise; await it first"),
+        other => LanguageError::type_error(format!("a {} has no function \"{name}\"", other.type_name())),
     }
 }
 
 /// A name or id of at most 1,000 bytes that is not empty. `what` is the argument's name in the message: `the name`.
-pub fn name(function: &str, what: &str, value: &Value) -> Result<Arc<str>, Raised> {
+pub fn name(function: &str, what: &str, value: &Value) -> Result<Arc<str>, LanguageError> {
     let text = string(function, what, value)?;
     match text.len() {
-        0 => Err(Raised::argument(format!("{function}: {what} must not be empty"))),
+        0 => Err(LanguageError::argument(format!("{function}: {what} must not be empty"))),
         1..=1_000 => Ok(Arc::clone(text)),
         _ => Err(must_be(function, what, "of at most 1000 bytes")),
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::{Cost, FIELD, number};
 
@@ -56,18 +56,19 @@ fn equal_counting(left: &Value, right: &Value, units: &mut usize) -> bool {
 }
 
 /// The order of two numbers or two strings.
-pub fn order(left: &Value, right: &Value, cost: &mut Cost) -> Result<Ordering, Raised> {
+pub fn order(left: &Value, right: &Value, cost: &mut Cost) -> Result<Ordering, LanguageError> {
     if let (Value::Str(a), Value::Str(b)) = (left, right) {
         cost.touch(a.len().min(b.len()));
         // UTF-8 sorts as its scalar values do.
         return Ok(a.cmp(b));
     }
-    number::order(left, right)
-        .ok_or_else(|| Raised::type_error(format!("cannot compare {} and {}", left.type_name(), right.type_name())))
+    number::order(left, right).ok_or_else(|| {
+        LanguageError::type_error(format!("cannot compare {} and {}", left.type_name(), right.type_name()))
+    })
 }
 
 /// Whether a value counts as true where a condition stands.
-pub fn condition(value: &Value) -> Result<bool, Raised> {
+pub fn condition(value: &Value) -> Result<bool, LanguageError> {
     let example = match value {
         Value::Bool(value) => return Ok(*value),
         Value::Null => return Ok(false),
@@ -78,5 +79,8 @@ pub fn condition(value: &Value) -> Result<bool, Raised> {
         Value::Promise(_) => "await it",
         Value::Payload(_) => "x != null",
     };
-    Err(Raised::type_error(format!("a {} is no condition; compare it, for example {example}", value.type_name())))
+    Err(LanguageError::type_error(format!(
+        "a {} is no condition; compare it, for example {example}",
+        value.type_name()
+    )))
 }

@@ -1,6 +1,6 @@
 //! Durations: seconds as a number, or text such as `"1h30m"`.
 
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::json::quote;
 use super::number;
@@ -14,17 +14,17 @@ const DAY: i64 = 86_400_000;
 const UNITS: [(&str, i64); 6] = [("w", 7 * DAY), ("d", DAY), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A duration in milliseconds. `function` begins the message of an error.
-pub fn parse(value: &Value, function: &str) -> Result<i64, Raised> {
+pub fn parse(value: &Value, function: &str) -> Result<i64, LanguageError> {
     let milliseconds = parse_signed(value, function)?;
     if milliseconds < 0 {
-        return Err(Raised::argument(format!("{function}: a duration must not be negative")));
+        return Err(LanguageError::argument(format!("{function}: a duration must not be negative")));
     }
     Ok(milliseconds)
 }
 
 /// Like [`parse`]; a number may be negative.
-pub(super) fn parse_signed(value: &Value, function: &str) -> Result<i64, Raised> {
-    let wrong = |why: String| Err(Raised::argument(format!("{function}: {why}")));
+pub(super) fn parse_signed(value: &Value, function: &str) -> Result<i64, LanguageError> {
+    let wrong = |why: String| Err(LanguageError::argument(format!("{function}: {why}")));
     let milliseconds = match value {
         Value::Int(seconds) => seconds.checked_mul(1_000),
         Value::Float(_) => {

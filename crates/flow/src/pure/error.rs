@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::interface::{Failure, FailureInfo, Payload, TimeoutKind};
 use crate::library::ERROR;
-use crate::value::{Object, Raised, Value};
+use crate::value::{LanguageError, Object, Value};
 
 use super::arguments::get;
 use super::{Cost, json, options, payload};
@@ -43,15 +43,15 @@ pub fn make(
 
 /// The error object of an error that the language raised.
 #[must_use]
-pub fn from_raised(raised: &Raised, stack: &str) -> Value {
+pub fn from_raised(raised: &LanguageError, stack: &str) -> Value {
     let (kind, message) = (raised.kind.name(), &raised.message);
     make(kind, message, Value::Null, raised.kind.retryable(), Value::Null, Value::Null, stack)
 }
 
 /// `Error(message, options?)`.
-pub fn from_options(arguments: &[Value], stack: &str) -> Result<Value, Raised> {
+pub fn from_options(arguments: &[Value], stack: &str) -> Result<Value, LanguageError> {
     let Value::Str(message) = get(arguments, 0) else {
-        return Err(Raised::argument("Error: the message must be a string"));
+        return Err(LanguageError::argument("Error: the message must be a string"));
     };
     let (mut kind, mut details, mut retryable, mut cause) = (Arc::from("Error"), Value::Null, true, Value::Null);
     for (name, value) in options::check("Error", get(arguments, 1), ERROR)? {
@@ -60,7 +60,7 @@ pub fn from_options(arguments: &[Value], stack: &str) -> Result<Value, Raised> {
             ("details", given) => details = given,
             ("retryable", Value::Bool(given)) => retryable = given,
             ("cause", given) if is_error(&given) => cause = thrown(given),
-            ("cause", _) => return Err(Raised::argument("Error: cause must be an error")),
+            ("cause", _) => return Err(LanguageError::argument("Error: cause must be an error")),
             _ => {}
         }
     }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::value::{DEPTH_MAX, FIELD_BYTES, ITEM_BYTES, LIST_BYTES, OBJECT_BYTES, Object, Raised, Value};
+use crate::value::{DEPTH_MAX, FIELD_BYTES, ITEM_BYTES, LIST_BYTES, LanguageError, OBJECT_BYTES, Object, Value};
 
 use super::{Cost, DOUBLE_TEXT, VALUE_MEMORY_MAX, VALUE_UNITS, number, room_for};
 
@@ -287,12 +287,12 @@ fn shortened(text: &str) -> String {
 }
 
 /// Writes compact JSON. Promises and payloads have none.
-pub fn write(value: &Value, cost: &mut Cost) -> Result<String, Raised> {
+pub fn write(value: &Value, cost: &mut Cost) -> Result<String, LanguageError> {
     write_indented(value, 0, cost)
 }
 
 /// Writes JSON with this many spaces for each level; 0 is compact.
-pub fn write_indented(value: &Value, indent: usize, cost: &mut Cost) -> Result<String, Raised> {
+pub fn write_indented(value: &Value, indent: usize, cost: &mut Cost) -> Result<String, LanguageError> {
     let mut text = String::with_capacity(value.size().min(1 << 16));
     let mut units = 0;
     let result = write_value(value, indent, 0, &mut text, &mut units);
@@ -303,7 +303,13 @@ pub fn write_indented(value: &Value, indent: usize, cost: &mut Cost) -> Result<S
 /// Units of a value in JSON besides the bytes of its text.
 const WRITTEN: usize = 4;
 
-fn write_value(value: &Value, indent: usize, level: usize, to: &mut String, units: &mut usize) -> Result<(), Raised> {
+fn write_value(
+    value: &Value,
+    indent: usize,
+    level: usize,
+    to: &mut String,
+    units: &mut usize,
+) -> Result<(), LanguageError> {
     *units += WRITTEN;
     match value {
         Value::Null => to.push_str("null"),
@@ -337,16 +343,16 @@ fn write_value(value: &Value, indent: usize, level: usize, to: &mut String, unit
             end_items(object.is_empty(), indent, level, to);
             to.push('}');
         }
-        Value::Promise(_) => return Err(Raised::type_error("a promise cannot be sent; await it first")),
+        Value::Promise(_) => return Err(LanguageError::type_error("a promise cannot be sent; await it first")),
         Value::Payload(_) if level == 0 => {
-            return Err(Raised::type_error("a payload has no text; use Payload.text or Payload.base64"));
+            return Err(LanguageError::type_error("a payload has no text; use Payload.text or Payload.base64"));
         }
-        Value::Payload(_) => return Err(Raised::type_error("a payload inside a list or object cannot be sent")),
+        Value::Payload(_) => return Err(LanguageError::type_error("a payload inside a list or object cannot be sent")),
     }
     Ok(())
 }
 
-fn begin_item(place: usize, indent: usize, level: usize, to: &mut String) -> Result<(), Raised> {
+fn begin_item(place: usize, indent: usize, level: usize, to: &mut String) -> Result<(), LanguageError> {
     if place > 0 {
         to.push(',');
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use crate::library::Method;
-use crate::value::{List, Raised, Value};
+use crate::value::{LanguageError, List, Value};
 
 use super::arguments::{get, list, string_or, whole, whole_or};
 use super::string::append_text;
@@ -16,7 +16,7 @@ pub(super) fn method(
     receiver: &Rc<List>,
     arguments: &[Value],
     cost: &mut Cost,
-) -> Option<Result<Value, Raised>> {
+) -> Option<Result<Value, LanguageError>> {
     let items = receiver.items();
     let name = method.signature().name;
     let first = get(arguments, 0);
@@ -61,7 +61,7 @@ pub(super) fn change(
     target: &mut Rc<List>,
     arguments: Vec<Value>,
     cost: &mut Cost,
-) -> Result<Value, Raised> {
+) -> Result<Value, LanguageError> {
     let count = target.items().len();
     // A list that something else holds too is copied first.
     cost.touch(if Rc::strong_count(target) > 1 { count } else { 0 } + arguments.len());
@@ -90,7 +90,7 @@ pub(super) fn change(
 }
 
 /// `List.range(n)`, `List.range(from, to)`.
-pub(super) fn range_of(arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+pub(super) fn range_of(arguments: &[Value], cost: &mut Cost) -> Result<Value, LanguageError> {
     let name = "List.range";
     let (from, to) = match arguments {
         [to] => (0, whole(name, "the argument", to)?),
@@ -110,7 +110,7 @@ pub(super) fn place(index: i64, count: usize) -> Option<usize> {
 }
 
 /// The arguments of `slice`, negative ones from the end, clipped.
-pub(super) fn range(name: &str, arguments: &[Value], count: usize) -> Result<(usize, usize), Raised> {
+pub(super) fn range(name: &str, arguments: &[Value], count: usize) -> Result<(usize, usize), LanguageError> {
     let clip = |index: i64| place(index, count).unwrap_or(0).min(count);
     let from = clip(whole_or(name, "the beginning", get(arguments, 0), 0)?);
     let to = match get(arguments, 1) {
@@ -131,7 +131,7 @@ fn position(items: &[Value], wanted: &Value, cost: &mut Cost) -> Option<usize> {
     })
 }
 
-fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Result<Value, LanguageError> {
     let separator = string_or(name, "the separator", separator, ",")?;
     let mut text = String::new();
     let mut units = 0;
@@ -143,7 +143,7 @@ fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Resu
             Value::Str(_) => units += 1,
             Value::Int(_) | Value::Bool(_) => units += VALUE_UNITS,
             Value::Float(_) => units += DOUBLE_TEXT,
-            other => return Err(Raised::type_error(format!("cannot join a {}", other.type_name()))),
+            other => return Err(LanguageError::type_error(format!("cannot join a {}", other.type_name()))),
         }
         append_text(item, &mut text)?;
         room_for(text.len())?;
@@ -162,7 +162,7 @@ struct FlatList {
 }
 
 impl FlatList {
-    fn add(&mut self, items: &[Value], depth: i64) -> Result<(), Raised> {
+    fn add(&mut self, items: &[Value], depth: i64) -> Result<(), LanguageError> {
         self.visited += items.len();
         for item in items {
             match item {
@@ -181,7 +181,7 @@ impl FlatList {
 /// Units of a comparison while sorting, besides the bytes of texts.
 const COMPARISON_COST: usize = 4;
 
-fn sort(list: &List, cost: &mut Cost) -> Result<Value, Raised> {
+fn sort(list: &List, cost: &mut Cost) -> Result<Value, LanguageError> {
     let items = list.items();
     let mut sorted = items.to_vec();
     if let Some(first) = items.first() {

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use crate::library::Function;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, LanguageError, Value};
 
 use super::arguments::{get, must_be, within};
 use super::{Cost, number};
 
-pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, LanguageError> {
     let name = function.signature().name;
     let value = get(arguments, 0);
     match function {
@@ -48,7 +48,7 @@ pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> 
     number::exact(result).ok_or_else(|| not_a_number(name, &[value]))
 }
 
-fn pow(name: &str, base: &Value, exponent: &Value) -> Result<Value, Raised> {
+fn pow(name: &str, base: &Value, exponent: &Value) -> Result<Value, LanguageError> {
     let (Some(x), Some(y)) = (number::double(base), number::double(exponent)) else {
         return Err(must_be(name, "the exponent", "a number"));
     };
@@ -67,14 +67,14 @@ fn pow(name: &str, base: &Value, exponent: &Value) -> Result<Value, Raised> {
     number::exact(x.powf(y)).ok_or_else(|| not_a_number(name, &[base, exponent]))
 }
 
-fn extreme(name: &str, arguments: &[Value], wanted: Ordering, cost: &mut Cost) -> Result<Value, Raised> {
+fn extreme(name: &str, arguments: &[Value], wanted: Ordering, cost: &mut Cost) -> Result<Value, LanguageError> {
     let items = match arguments {
         [Value::List(list)] => list.items(),
         arguments => arguments,
     };
     cost.touch(items.len());
     let Some(mut best) = items.first() else {
-        return Err(Raised::argument(format!("{name}: there are no numbers")));
+        return Err(LanguageError::argument(format!("{name}: there are no numbers")));
     };
     for item in items {
         match number::order(item, best) {
@@ -86,7 +86,7 @@ fn extreme(name: &str, arguments: &[Value], wanted: Ordering, cost: &mut Cost) -
     Ok(best.clone())
 }
 
-fn not_a_number(name: &str, arguments: &[&Value]) -> Raised {
+fn not_a_number(name: &str, arguments: &[&Value]) -> LanguageError {
     let arguments: Vec<String> = arguments.iter().map(|value| number::text(value)).collect();
-    Raised::new(Kind::Number, format!("{name}({}) is not a number", arguments.join(", ")))
+    LanguageError::new(Kind::Number, format!("{name}({}) is not a number", arguments.join(", ")))
 }

@@ -29,7 +29,7 @@ pub use compare::{condition, equal};
 pub use number::{binary, negate};
 pub use string::text;
 
-use crate::value::{Kind, MEMORY_PER_BYTE, Raised, Value};
+use crate::value::{Kind, LanguageError, MEMORY_PER_BYTE, Value};
 
 /// Bytes that one value may have as JSON.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
@@ -80,16 +80,16 @@ impl Cost {
 
 /// The error of a value that is too large or too deep.
 #[must_use]
-pub fn memory_limit() -> Raised {
-    Raised::new(Kind::Limit, "memory limit reached")
+pub fn memory_limit() -> LanguageError {
+    LanguageError::new(Kind::Limit, "memory limit reached")
 }
 
 /// Refuses a value that is too large or nested too deeply.
-fn limited(value: Value) -> Result<Value, Raised> {
+fn limited(value: Value) -> Result<Value, LanguageError> {
     if value.is_within(VALUE_BYTES_MAX) { Ok(value) } else { Err(memory_limit()) }
 }
 
 /// Refuses to make a value that would have this many bytes.
-fn room_for(bytes: usize) -> Result<(), Raised> {
+fn room_for(bytes: usize) -> Result<(), LanguageError> {
     if bytes > VALUE_BYTES_MAX { Err(memory_limit()) } else { Ok(()) }
 }

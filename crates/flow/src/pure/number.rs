@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use std::fmt::Write as _;
 
 use crate::hir::Binary;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, LanguageError, Value};
 
 use super::{Cost, compare, limited, room_for};
 
 /// What an operator with two operands gives.
-pub fn binary(operator: Binary, left: &Value, right: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+pub fn binary(operator: Binary, left: &Value, right: &Value, cost: &mut Cost) -> Result<Value, LanguageError> {
     match operator {
         Binary::Add => add(left, right, cost),
         Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Remainder => arithmetic(operator, left, right),
@@ -25,7 +25,7 @@ pub fn binary(operator: Binary, left: &Value, right: &Value, cost: &mut Cost) ->
                 cost.add(super::key_units(object, key));
                 Ok(Value::Bool(object.get(key).is_some()))
             }
-            (left, right) => Err(Raised::type_error(format!(
+            (left, right) => Err(LanguageError::type_error(format!(
                 "in takes a string and an object, not {} and {}",
                 left.type_name(),
                 right.type_name()
@@ -35,7 +35,7 @@ pub fn binary(operator: Binary, left: &Value, right: &Value, cost: &mut Cost) ->
 }
 
 /// `-x`.
-pub fn negate(value: &Value) -> Result<Value, Raised> {
+pub fn negate(value: &Value) -> Result<Value, LanguageError> {
     match value {
         Value::Int(number) => {
             number.checked_neg().map(Value::Int).ok_or_else(|| out_of_range("0", "-", &number.to_string()))
@@ -45,7 +45,7 @@ pub fn negate(value: &Value) -> Result<Value, Raised> {
     }
 }
 
-fn add(left: &Value, right: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+fn add(left: &Value, right: &Value, cost: &mut Cost) -> Result<Value, LanguageError> {
     let is_text = |value: &Value| matches!(value, Value::Str(_));
     let joins = |value: &Value| matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Str(_));
     match (left, right) {
@@ -56,12 +56,14 @@ fn add(left: &Value, right: &Value, cost: &mut Cost) -> Result<Value, Raised> {
             cost.copy(left.len() + right.len());
             limited(Value::text([&*left, &*right].concat()))
         }
-        (left, right) => Err(Raised::type_error(format!("cannot add {} and {}", left.type_name(), right.type_name()))),
+        (left, right) => {
+            Err(LanguageError::type_error(format!("cannot add {} and {}", left.type_name(), right.type_name())))
+        }
     }
 }
 
 /// What a value adds to a text.
-fn part<'a>(value: &'a Value, cost: &mut Cost) -> Result<Cow<'a, str>, Raised> {
+fn part<'a>(value: &'a Value, cost: &mut Cost) -> Result<Cow<'a, str>, LanguageError> {
     match value {
         Value::Str(text) => Ok(Cow::Borrowed(text)),
         value => super::text(value, cost).map(|text| Cow::Owned(text.to_string())),
@@ -85,19 +87,19 @@ const fn symbol(operator: Binary) -> &'static str {
     }
 }
 
-fn takes_numbers(operator: &str, value: &Value) -> Raised {
-    Raised::type_error(format!("{operator} takes numbers, not {}", value.type_name()))
+fn takes_numbers(operator: &str, value: &Value) -> LanguageError {
+    LanguageError::type_error(format!("{operator} takes numbers, not {}", value.type_name()))
 }
 
-fn out_of_range(left: &str, operator: &str, right: &str) -> Raised {
-    Raised::new(Kind::Number, format!("{left} {operator} {right} is out of range"))
+fn out_of_range(left: &str, operator: &str, right: &str) -> LanguageError {
+    LanguageError::new(Kind::Number, format!("{left} {operator} {right} is out of range"))
 }
 
-fn division_by_zero() -> Raised {
-    Raised::new(Kind::Number, "division by zero")
+fn division_by_zero() -> LanguageError {
+    LanguageError::new(Kind::Number, "division by zero")
 }
 
-fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Result<Value, Raised> {
+fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Result<Value, LanguageError> {
     if let (Value::Int(a), Value::Int(b)) = (left, right) {
         return integers(operator, *a, *b);
     }
@@ -114,7 +116,7 @@ fn arithmetic(operator: Binary, left: &Value, right: &Value) -> Result<Value, Ra
     Value::float(result).ok_or_else(|| out_of_range(&text(left), symbol(operator), &text(right)))
 }
 
-fn integers(operator: Binary, a: i64, b: i64) -> Result<Value, Raised> {
+fn integers(operator: Binary, a: i64, b: i64) -> Result<Value, LanguageError> {
     let result = match operator {
         Binary::Subtract => a.checked_sub(b),
         Binary::Multiply => a.checked_mul(b),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::library::Function;
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::arguments::{get, list, must_be, object};
 use super::{Cost, FIELD, VALUE_UNITS, limited};
@@ -11,7 +11,7 @@ use super::{Cost, FIELD, VALUE_UNITS, limited};
 /// Units of a field of an object, or a key, of which some are chosen: it is looked for among the keys, and set.
 const SELECTION_COST: usize = 3 * FIELD;
 
-pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, LanguageError> {
     let name = function.signature().name;
     let first = get(arguments, 0);
     if function == Function::ObjectFromEntries {
@@ -47,7 +47,7 @@ pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> 
     }
 }
 
-fn keys(name: &str, value: &Value) -> Result<Vec<Arc<str>>, Raised> {
+fn keys(name: &str, value: &Value) -> Result<Vec<Arc<str>>, LanguageError> {
     let wrong = || must_be(name, "the keys", "a list of strings");
     let Value::List(items) = value else { return Err(wrong()) };
     items
@@ -60,10 +60,10 @@ fn keys(name: &str, value: &Value) -> Result<Vec<Arc<str>>, Raised> {
         .collect()
 }
 
-fn from_entries(name: &str, value: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+fn from_entries(name: &str, value: &Value, cost: &mut Cost) -> Result<Value, LanguageError> {
     let entries = list(name, "the argument", value)?;
     cost.touch(2 * FIELD * entries.items().len());
-    let fields: Result<Vec<(Arc<str>, Value)>, Raised> = entries
+    let fields: Result<Vec<(Arc<str>, Value)>, LanguageError> = entries
         .items()
         .iter()
         .map(|entry| match entry {

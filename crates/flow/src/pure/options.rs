@@ -1,7 +1,7 @@
 //! Checks of options at run time.
 
 use crate::library::{OptionType, Options, RETRY};
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::{duration, number, time};
 
@@ -10,15 +10,15 @@ const RESERVED_QUEUES: &str = "/_sys/";
 
 /// The options that were given, in the order of the table. Null means not given. Unknown names and wrong types are
 /// refused.
-pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'static str, Value)>, Raised> {
+pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'static str, Value)>, LanguageError> {
     let fields = match value {
         Value::Null => return Ok(Vec::new()),
         Value::Object(fields) => fields,
-        _ => return Err(Raised::argument(format!("{function}: the options must be an object"))),
+        _ => return Err(LanguageError::argument(format!("{function}: the options must be an object"))),
     };
     for (key, _) in fields.iter() {
         if !table.iter().any(|(name, _)| *name == &**key) {
-            return Err(Raised::argument(format!("{function}: unknown option \"{key}\"")));
+            return Err(LanguageError::argument(format!("{function}: unknown option \"{key}\"")));
         }
     }
     let mut given = Vec::new();
@@ -26,8 +26,8 @@ pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'sta
         let Some(value) = fields.get(name).filter(|value| !matches!(value, Value::Null)) else { continue };
         if let Err(why) = is_of(function, name, value, *option_type) {
             return Err(match why {
-                OptionError::Wanted(wanted) => Raised::argument(format!("{function}: {name} must be {wanted}")),
-                OptionError::Raised(raised) => raised,
+                OptionError::Wanted(wanted) => LanguageError::argument(format!("{function}: {name} must be {wanted}")),
+                OptionError::LanguageError(raised) => raised,
             });
         }
         given.push((*name, value.clone()));
@@ -37,7 +37,7 @@ pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'sta
 
 enum OptionError {
     Wanted(String),
-    Raised(Raised),
+    LanguageError(LanguageError),
 }
 
 fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> Result<(), OptionError> {
@@ -47,7 +47,7 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
         OptionType::Duration | OptionType::Timeout => match duration::parse(value, function) {
             Ok(0) if option_type == OptionType::Timeout => wanted(false, "at least 1ms"),
             Ok(_) => Ok(()),
-            Err(raised) => Err(OptionError::Raised(named(function, name, raised))),
+            Err(raised) => Err(OptionError::LanguageError(named(function, name, raised))),
         },
         OptionType::Text => match (name, value) {
             ("id" | "queue" | "run_id", Value::Str(text)) if text.len() > 1_000 => {
@@ -76,7 +76,7 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
             Value::Bool(false) => Ok(()),
             Value::Int(attempts) => wanted((0..=i64::from(i32::MAX)).contains(attempts), "from 0 to 2147483647"),
             Value::Object(_) => {
-                let given = check(function, value, RETRY).map_err(OptionError::Raised)?;
+                let given = check(function, value, RETRY).map_err(OptionError::LanguageError)?;
                 let interval = |wanted: &str| {
                     let found = given.iter().find(|(name, _)| *name == wanted);
                     found.and_then(|(_, value)| duration::parse(value, function).ok())
@@ -84,8 +84,9 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
                 // The first interval is one second unless told otherwise.
                 let first = interval("initial_interval").unwrap_or(1_000);
                 let fits = interval("max_interval").is_none_or(|most| most >= first);
-                let why = || Raised::argument(format!("{function}: max_interval must be at least initial_interval"));
-                if fits { Ok(()) } else { Err(OptionError::Raised(why())) }
+                let why =
+                    || LanguageError::argument(format!("{function}: max_interval must be at least initial_interval"));
+                if fits { Ok(()) } else { Err(OptionError::LanguageError(why())) }
             }
             _ => wanted(false, "false, a number of attempts or an object"),
         },
@@ -118,9 +119,9 @@ fn is_run_id(text: &str) -> bool {
 }
 
 /// `Task.run: start_to_close: "5 min" is not a duration`.
-fn named(function: &str, name: &str, raised: Raised) -> Raised {
+fn named(function: &str, name: &str, raised: LanguageError) -> LanguageError {
     let why = raised.message.strip_prefix(&format!("{function}: ")).unwrap_or(&raised.message).to_owned();
-    Raised::argument(format!("{function}: {name}: {why}"))
+    LanguageError::argument(format!("{function}: {name}: {why}"))
 }
 
 fn integer_range(least: i64, most: i64) -> String {

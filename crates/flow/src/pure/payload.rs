@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::interface::Payload;
 use crate::library::Function;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, LanguageError, Value};
 
 use super::arguments::{must_be, string};
 use super::{Cost, base64, json, limited};
@@ -47,12 +47,12 @@ pub fn argument(payload: Payload) -> Value {
 }
 
 /// What is sent for a value.
-pub fn write(value: &Value) -> Result<Payload, Raised> {
+pub fn write(value: &Value) -> Result<Payload, LanguageError> {
     write_counting(value, &mut Cost::default())
 }
 
 /// What is sent for a value, and what making it costs.
-pub fn write_counting(value: &Value, cost: &mut Cost) -> Result<Payload, Raised> {
+pub fn write_counting(value: &Value, cost: &mut Cost) -> Result<Payload, LanguageError> {
     let payload = match value {
         Value::Null => encoded("binary/null", Vec::new()),
         Value::Payload(payload) => {
@@ -68,7 +68,7 @@ pub fn write_counting(value: &Value, cost: &mut Cost) -> Result<Payload, Raised>
 }
 
 /// Refuses payloads that are together more than the server takes in one place.
-pub fn check_total<'p>(payloads: impl Iterator<Item = &'p Payload>) -> Result<(), Raised> {
+pub fn check_total<'p>(payloads: impl Iterator<Item = &'p Payload>) -> Result<(), LanguageError> {
     let size = |payload: &Payload| {
         let metadata: usize = payload.metadata.iter().map(|(key, value)| key.len() + value.len() + FRAME).sum();
         payload.data.len() + metadata + FRAME
@@ -78,8 +78,8 @@ pub fn check_total<'p>(payloads: impl Iterator<Item = &'p Payload>) -> Result<()
 }
 
 /// Says that a payload has too many bytes.
-pub(super) fn too_large(count: usize) -> Raised {
-    Raised::new(Kind::Payload, format!("{count} bytes are more than a payload may have ({BYTES_MAX})"))
+pub(super) fn too_large(count: usize) -> LanguageError {
+    LanguageError::new(Kind::Payload, format!("{count} bytes are more than a payload may have ({BYTES_MAX})"))
 }
 
 /// The value of several payloads: none is null, one its value, several a list. As [`argument`].
@@ -101,19 +101,19 @@ pub fn result(payloads: &[Payload]) -> Result<Value, String> {
     }
 }
 
-pub(super) fn call(function: Function, argument: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+pub(super) fn call(function: Function, argument: &Value, cost: &mut Cost) -> Result<Value, LanguageError> {
     let name = function.signature().name;
     if function == Function::PayloadBytes {
         let text = string(name, "the argument", argument)?;
         cost.touch(text.len());
-        let bytes = base64::decode(text).ok_or_else(|| Raised::argument(format!("{name}: not base 64")))?;
+        let bytes = base64::decode(text).ok_or_else(|| LanguageError::argument(format!("{name}: not base 64")))?;
         return limited(Value::Payload(Arc::new(encoded("binary/plain", bytes))));
     }
     let Value::Payload(payload) = argument else {
         return Err(must_be(name, "the argument", "a payload"));
     };
     cost.touch(payload.size());
-    let fails = |why: &str| Raised::argument(format!("{name}: {why}"));
+    let fails = |why: &str| LanguageError::argument(format!("{name}: {why}"));
     let value = match function {
         Function::PayloadEncoding => Value::text(String::from_utf8_lossy(encoding(payload))),
         Function::PayloadJson => json::parse_counting(&payload.data, cost).map_err(|why| fails(&why))?,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::library::Method;
-use crate::value::{Raised, Value};
+use crate::value::{LanguageError, Value};
 
 use super::arguments::{get, must_be, string, string_or, whole};
 use super::list::{place, range};
 use super::{Cost, DOUBLE_TEXT, VALUE_UNITS, json, limited, number, room_for};
 
 /// `${value}` and `String(value)`.
-pub fn text(value: &Value, cost: &mut Cost) -> Result<Arc<str>, Raised> {
+pub fn text(value: &Value, cost: &mut Cost) -> Result<Arc<str>, LanguageError> {
     let text: Arc<str> = match value {
         Value::Str(text) => Arc::clone(text),
         Value::Null => "null".into(),
@@ -30,7 +30,7 @@ pub fn text(value: &Value, cost: &mut Cost) -> Result<Arc<str>, Raised> {
 }
 
 /// Appends the text of a value.
-pub(super) fn append_text(value: &Value, to: &mut String) -> Result<(), Raised> {
+pub(super) fn append_text(value: &Value, to: &mut String) -> Result<(), LanguageError> {
     match value {
         Value::Str(text) => to.push_str(text),
         other => to.push_str(&text(other, &mut Cost::default())?),
@@ -44,7 +44,7 @@ pub(super) fn method(
     receiver: &Arc<str>,
     arguments: &[Value],
     cost: &mut Cost,
-) -> Option<Result<Value, Raised>> {
+) -> Option<Result<Value, LanguageError>> {
     let result = match method {
         Method::At
         | Method::Slice
@@ -74,7 +74,7 @@ pub(super) fn method(
     Some(result.and_then(limited))
 }
 
-fn string_method(method: Method, receiver: &Arc<str>, arguments: &[Value]) -> Result<Value, Raised> {
+fn string_method(method: Method, receiver: &Arc<str>, arguments: &[Value]) -> Result<Value, LanguageError> {
     let name = method.signature().name;
     let first = get(arguments, 0);
     let wanted = || string(name, "the text", first);
@@ -145,7 +145,7 @@ fn slice(text: &str, from: usize, to: usize) -> &str {
 }
 
 /// What `padStart` and `padEnd` add.
-fn padding(name: &str, receiver: &str, arguments: &[Value]) -> Result<String, Raised> {
+fn padding(name: &str, receiver: &str, arguments: &[Value]) -> Result<String, LanguageError> {
     let length = usize::try_from(whole(name, "the length", get(arguments, 0))?).unwrap_or(0);
     let fill = string_or(name, "the fill", get(arguments, 1), " ")?;
     let missing = length.saturating_sub(count(receiver));

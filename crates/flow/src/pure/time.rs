@@ -9,7 +9,7 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::library::Function;
-use crate::value::{Object, Raised, Value};
+use crate::value::{LanguageError, Object, Value};
 
 use super::arguments::{get, must_be, object, string};
 use super::duration;
@@ -39,9 +39,9 @@ pub fn show(milliseconds: i64) -> String {
 }
 
 /// A time in milliseconds since 1970. `function` begins the message of an error.
-pub fn parse(value: &Value, function: &str) -> Result<i64, Raised> {
+pub fn parse(value: &Value, function: &str) -> Result<i64, LanguageError> {
     let text = string(function, "the time", value)?;
-    parse_text(text).ok_or_else(|| Raised::argument(format!("{function}: {} is not a time", quote(text))))
+    parse_text(text).ok_or_else(|| LanguageError::argument(format!("{function}: {} is not a time", quote(text))))
 }
 
 /// Whether this is the name of a time zone.
@@ -60,12 +60,12 @@ fn find_zone(name: &str) -> Option<TimeZone> {
     }
 }
 
-fn zone(function: &str, value: &Value) -> Result<TimeZone, Raised> {
+fn zone(function: &str, value: &Value) -> Result<TimeZone, LanguageError> {
     match value {
         Value::Null => Ok(TimeZone::UTC),
         value => {
             let name = string(function, "the zone", value)?;
-            find_zone(name).ok_or_else(|| Raised::argument(format!("{function}: unknown zone {}", quote(name))))
+            find_zone(name).ok_or_else(|| LanguageError::argument(format!("{function}: unknown zone {}", quote(name))))
         }
     }
 }
@@ -144,7 +144,7 @@ pub fn parse_text(text: &str) -> Option<i64> {
     Some(local + milliseconds - offset).filter(|time| (TIME_MIN..=TIME_MAX).contains(time))
 }
 
-pub(super) fn call(function: Function, arguments: &[Value]) -> Result<Value, Raised> {
+pub(super) fn call(function: Function, arguments: &[Value]) -> Result<Value, LanguageError> {
     let name = function.signature().name;
     let first = get(arguments, 0);
     match function {
@@ -173,10 +173,10 @@ pub(super) fn call(function: Function, arguments: &[Value]) -> Result<Value, Rai
     }
 }
 
-fn time(function: &str, milliseconds: Option<i64>) -> Result<Value, Raised> {
+fn time(function: &str, milliseconds: Option<i64>) -> Result<Value, LanguageError> {
     match milliseconds {
         Some(time) if (TIME_MIN..=TIME_MAX).contains(&time) => Ok(Value::text(show(time))),
-        _ => Err(Raised::argument(format!("{function}: the time is outside of the years 0 to 9999"))),
+        _ => Err(LanguageError::argument(format!("{function}: the time is outside of the years 0 to 9999"))),
     }
 }
 
@@ -195,7 +195,7 @@ fn in_milliseconds(seconds: f64) -> Option<i64> {
 }
 
 /// Adds calendar units first, on the clock of the zone, and what is shorter than a day then, as time that passes.
-fn add_parts(function: &str, begin: i64, parts: &Object, zone: TimeZone) -> Result<Option<i64>, Raised> {
+fn add_parts(function: &str, begin: i64, parts: &Object, zone: TimeZone) -> Result<Option<i64>, LanguageError> {
     let (mut months, mut days, mut milliseconds) = (0_i64, 0_i64, 0_i64);
     for (key, value) in parts.iter() {
         let amount = match value {
@@ -218,7 +218,7 @@ fn add_parts(function: &str, begin: i64, parts: &Object, zone: TimeZone) -> Resu
             "hours" => milliseconds += amount * 3_600_000,
             "minutes" => milliseconds += amount * 60_000,
             "seconds" => milliseconds += amount * 1_000,
-            other => return Err(Raised::argument(format!("{function}: unknown unit {}", quote(other)))),
+            other => return Err(LanguageError::argument(format!("{function}: unknown unit {}", quote(other)))),
         }
     }
     if months == 0 && days == 0 {
@@ -233,7 +233,7 @@ fn add_parts(function: &str, begin: i64, parts: &Object, zone: TimeZone) -> Resu
     Ok(calendar().and_then(|time| time.checked_add(milliseconds)))
 }
 
-fn parts(function: &str, milliseconds: i64, zone: &TimeZone) -> Result<Value, Raised> {
+fn parts(function: &str, milliseconds: i64, zone: &TimeZone) -> Result<Value, LanguageError> {
     let Some(local) = local(zone, milliseconds) else { return time(function, None) };
     let number = |number: i64| Value::Int(number);
     Ok(Value::object([
@@ -249,7 +249,7 @@ fn parts(function: &str, milliseconds: i64, zone: &TimeZone) -> Result<Value, Ra
     ]))
 }
 
-fn from_parts(function: &str, parts: &Object, zone: &TimeZone) -> Result<Value, Raised> {
+fn from_parts(function: &str, parts: &Object, zone: &TimeZone) -> Result<Value, LanguageError> {
     // Year, month, day, hour, minute, second, millisecond, each with its least and greatest value.
     const FIELDS: [(&str, i64, i64); 7] = [
         ("year", 0, 9999),
@@ -264,14 +264,14 @@ fn from_parts(function: &str, parts: &Object, zone: &TimeZone) -> Result<Value, 
         // What `Time.parts` gives besides follows from the rest.
         let is_known = FIELDS.iter().any(|(name, ..)| *name == &**key) || matches!(&**key, "weekday" | "offset");
         if !is_known {
-            return Err(Raised::argument(format!("{function}: unknown part {}", quote(key))));
+            return Err(LanguageError::argument(format!("{function}: unknown part {}", quote(key))));
         }
     }
     let mut values = [0_i64; 7];
     for (value, (name, least, most)) in values.iter_mut().zip(FIELDS) {
         *value = match parts.get(name) {
             None | Some(Value::Null) if name == "year" => {
-                return Err(Raised::argument(format!("{function}: the year is missing")));
+                return Err(LanguageError::argument(format!("{function}: the year is missing")));
             }
             None | Some(Value::Null) => least,
             Some(Value::Int(given)) if (least..=most).contains(given) => *given,
@@ -280,7 +280,7 @@ fn from_parts(function: &str, parts: &Object, zone: &TimeZone) -> Result<Value, 
     }
     let [year, month, day, hour, minute, second, millisecond] = values;
     let date = Date::new(year as i16, month as i8, day as i8)
-        .map_err(|_| Raised::argument(format!("{function}: there is no day {year:04}-{month:02}-{day:02}")))?;
+        .map_err(|_| LanguageError::argument(format!("{function}: there is no day {year:04}-{month:02}-{day:02}")))?;
     let moment = Time::new(hour as i8, minute as i8, second as i8, millisecond as i32 * 1_000_000)
         .ok()
         .map(|clock| from_local(zone, date.to_datetime(clock)));

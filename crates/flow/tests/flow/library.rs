@@ -3,13 +3,13 @@
 use segno_flow::hir::{Access, Binary};
 use segno_flow::library::{self, Function, Method};
 use segno_flow::pure::{self, Cost, duration, error, json, options, payload, random::Random, time};
-use segno_flow::value::{Kind, Raised, Value};
+use segno_flow::value::{Kind, LanguageError, Value};
 
 fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-fn show(result: Result<Value, Raised>) -> String {
+fn show(result: Result<Value, LanguageError>) -> String {
     match result {
         Ok(Value::Payload(payload)) => format!("payload {payload:?}"),
         Ok(value) => json::write(&value, &mut Cost::default()).unwrap(),
@@ -44,7 +44,7 @@ fn call(name: &str, arguments: &str) -> String {
     show(call_values(name, &list(arguments)))
 }
 
-fn call_values(name: &str, arguments: &[Value]) -> Result<Value, Raised> {
+fn call_values(name: &str, arguments: &[Value]) -> Result<Value, LanguageError> {
     pure::call(Function::named(name).unwrap(), arguments, &mut Cost::default())
 }
 
@@ -743,7 +743,7 @@ fn options_are_checked() {
 #[test]
 fn payloads() {
     let json = |text: &str| payload::encoded("json/plain", text.as_bytes().to_vec());
-    assert_eq!(show(payload::read(&json(" {\"a\": 1} ")).map_err(Raised::type_error)), "{\"a\":1}");
+    assert_eq!(show(payload::read(&json(" {\"a\": 1} ")).map_err(LanguageError::type_error)), "{\"a\":1}");
     assert_eq!(payload::read(&json("nul")).unwrap_err(), "not JSON: expected a value at byte 0, found \"n\"");
     assert!(matches!(payload::argument(json("1e400")), Value::Payload(_)));
     assert!(matches!(payload::argument(json("\"\\ud83d\"")), Value::Payload(_)));
@@ -866,7 +866,7 @@ fn what_throw_makes() {
     for (kind, retryable) in
         [(Kind::Type, false), (Kind::Limit, false), (Kind::Aggregate, true), (Kind::Canceled, true)]
     {
-        let object = error::from_raised(&Raised::new(kind, "m"), "");
+        let object = error::from_raised(&LanguageError::new(kind, "m"), "");
         assert_eq!(show(pure::field(&object, "retryable", Access::Plain).map(Option::unwrap)), retryable.to_string());
     }
 }

@@ -5,10 +5,10 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::standalone::WORKFLOW_ID_PREFIX;
-use segno_environment::{lock::lock, sabotage};
+use segno_environment::lock::lock;
 use segno_proto::enums::BatchOperationState;
 use segno_runs::{CallError, FoundRun, ListCaller, ListPosition, Namespace};
-use segno_store::Commit;
+use segno_store::{Commit, sabotage};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
 use super::{

@@ -10,7 +10,7 @@ use segno_store::{NamespaceKey, OutboxKey, RunKey, Store, Wait};
 use siphasher::sip::SipHasher24;
 
 use super::{
-    BatchRow, DOCUMENT, DocumentRow, END, EndRow, HISTORY, HISTORY_BYTES, HistoryRow, MAGIC, MoveError, ExportCounts,
+    BatchRow, DOCUMENT, DocumentRow, END, EndRow, ExportCounts, HISTORY, HISTORY_BYTES, HistoryRow, MAGIC, MoveError,
     NAMESPACE, NamespaceRow, NumberedRow, PROGRESS, RUN, RunRow, SCRIPT_SLOTS, checksum,
 };
 

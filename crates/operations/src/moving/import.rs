@@ -14,7 +14,7 @@ use segno_store::{
 use siphasher::sip::SipHasher24;
 
 use super::{
-    DOCUMENT, DocumentRow, END, EndRow, HISTORY, HistoryRow, MAGIC, MoveError, ExportCounts, NAMESPACE, NamespaceRow,
+    DOCUMENT, DocumentRow, END, EndRow, ExportCounts, HISTORY, HistoryRow, MAGIC, MoveError, NAMESPACE, NamespaceRow,
     PROGRESS, RECORD_BYTES_MAX, RUN, RunRow, checksum,
 };
 

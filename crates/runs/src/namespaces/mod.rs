@@ -19,7 +19,7 @@ use segno_proto::{
 use segno_store::{NamespaceKey, NamespaceRecord};
 
 pub use registry::{NamespaceName, Namespaces, NewNamespace};
-pub use settings::{CallLimits, Settings};
+pub use settings::{CallLimits, FlowLimits, Settings};
 
 use crate::error::CallError;
 

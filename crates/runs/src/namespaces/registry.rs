@@ -185,12 +185,7 @@ impl Namespaces {
     }
 
     /// Registers a namespace. Once this returns it is stored.
-    pub async fn register(
-        &self,
-        store: &dyn Store,
-        ids: &Ids,
-        new: NewNamespace,
-    ) -> Result<Arc<Namespace>, CallError> {
+    pub async fn register(&self, store: &dyn Store, ids: &Ids, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
         let _changing = self.changing.lock().await;
         if self.get(&new.name).is_some() {
             return Err(CallError::NamespaceExists(new.name));

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use segno_engine::{limits::SCRIPT_EVENTS_KEPT, update::UpdateLimits};
-use segno_flow::interface::Limits;
 
 /// Names that mean something to the server.
 const OURS: &str = "segno.";
@@ -22,6 +21,9 @@ const STARTS: &str = "segno.limit.starts-per-second";
 const KNOWN: [&str; 11] =
     [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT, CALLS, CALL_BYTES, POLLERS, OPEN_RUNS, STARTS];
 
+/// The defaults of the language. A test of `segno-scripts` compares them.
+const STEPS_DEFAULT: u64 = 5_000_000;
+const STATE_BYTES_DEFAULT: u64 = 4 << 20;
 /// A turn that never ended would keep its thread, so that scripts always have limits: the largest that can be set.
 const STEPS_MAX: u64 = 10_000_000_000;
 const STATE_BYTES_MAX: u64 = 64 << 20;
@@ -68,15 +70,7 @@ pub struct FlowLimits {
 
 impl Default for FlowLimits {
     fn default() -> Self {
-        let Limits { steps, state_bytes, .. } = Limits::default();
-        Self { steps, state_bytes: state_bytes as u64, history_events_kept: SCRIPT_EVENTS_KEPT as u64 }
-    }
-}
-
-impl FlowLimits {
-    /// What a turn is limited by.
-    pub fn of_turn(&self) -> Limits {
-        Limits { steps: self.steps, state_bytes: self.state_bytes as usize, ..Limits::default() }
+        Self { steps: STEPS_DEFAULT, state_bytes: STATE_BYTES_DEFAULT, history_events_kept: SCRIPT_EVENTS_KEPT as u64 }
     }
 }
 
@@ -141,8 +135,6 @@ mod tests {
     fn scripts_always_have_limits() {
         let set = read(&[(STEPS, "1000"), (STATE_BYTES, "2000"), (EVENTS_KEPT, "30")]).expect("they are right");
         assert_eq!(set.flows, FlowLimits { steps: 1000, state_bytes: 2000, history_events_kept: 30 });
-        let turn = set.flows.of_turn();
-        assert_eq!((turn.steps, turn.state_bytes, turn.call_depth), (1000, 2000, Limits::default().call_depth));
         for (name, value) in [(STEPS, "0"), (STATE_BYTES, "67108865"), (EVENTS_KEPT, "9"), (EVENTS_KEPT, "many")] {
             assert!(read(&[(name, value)]).is_err_and(|text| text.contains(" from ")), "{name}={value}");
         }

@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use prost::Message;
 use segno_engine::outbox::OutboxMessage;
-use segno_environment::{lock::lock, metrics::count, sabotage};
-use segno_store::{Commit, NamespaceKey, OutboxRow};
+use segno_environment::{lock::lock, metrics::count};
+use segno_store::{Commit, NamespaceKey, OutboxRow, sabotage};
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::queue::{OutboxStep, PAUSE_MAX, WAITING_MAX};

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use segno_environment::{
     hash::HashSet,
-    lanes::{Lanes, UnderWay},
     lock::lock,
+    namespace_queues::{NamespaceQueues, UnderWay},
 };
 use segno_store::{NamespaceKey, OutboxKey, OutboxRow};
 use tokio::{sync::Notify, time::Instant};
@@ -34,9 +34,9 @@ struct DelayedMessage {
 /// Messages in memory.
 #[derive(Default)]
 pub(super) struct PendingMessages {
-    ready: Lanes<OutboxRow>,
+    ready: NamespaceQueues<OutboxRow>,
     /// Those that failed before and whose moment has come.
-    due: Lanes<(OutboxRow, Duration)>,
+    due: NamespaceQueues<(OutboxRow, Duration)>,
     under_way: UnderWay,
     /// By the moment of their next attempt; the number tells apart those of the same moment.
     delayed: BTreeMap<(Instant, u64), DelayedMessage>,

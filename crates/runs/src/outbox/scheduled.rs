@@ -11,7 +11,7 @@ use segno_engine::{
     terminate::{self, Terminate},
 };
 use segno_proto::common::WorkflowExecution;
-use segno_store::OutboxKey;
+use segno_store::{OutboxKey, sabotage};
 
 use super::deliver::{arrived_with, derived_uuid, unless_gone};
 use crate::{
@@ -30,10 +30,14 @@ impl Runs {
         key: OutboxKey,
     ) -> Result<(), CallError> {
         let number = start.number;
-        let execution = match self.scheduled_workflow(message, start) {
+        let workflow = self.scheduled_workflow(message, start);
+        if matches!(workflow, Ok(Some(_))) && sabotage::is_on("schedule-forgets-start") {
+            // A fault that harnesses must catch: the message is removed before it is delivered.
+            self.drop_message(message, key).await?;
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let execution = match workflow {
             Ok(None) => return self.drop_message(message, key).await,
-            #[cfg(feature = "sabotage")]
-            Ok(Some(_)) if self.forgets_start(message, key).await? => None,
             Ok(Some(workflow)) => match self.at_receiver(&workflow, message, key).await? {
                 DeliveryResult::Started(run_id) => {
                     Some(WorkflowExecution { workflow_id: workflow.workflow_id.to_string(), run_id })
@@ -47,16 +51,6 @@ impl Runs {
             }
         };
         self.report(message, key, move |run, context| calls::started(run, context, number, execution)).await
-    }
-
-    /// A fault that harnesses must catch: the message is removed before it is delivered.
-    #[cfg(feature = "sabotage")]
-    async fn forgets_start(&self, message: &OutboxMessage, key: OutboxKey) -> Result<bool, CallError> {
-        if std::env::var_os("SEGNO_SABOTAGE").is_some_and(|mode| mode == "schedule-forgets-start") {
-            self.drop_message(message, key).await?;
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-        Ok(false)
     }
 
     /// The workflow that a schedule starts; `None` if its namespace is gone.

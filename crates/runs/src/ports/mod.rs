@@ -3,12 +3,12 @@
 mod effects;
 pub mod owner;
 pub mod queue_use;
-pub mod turn;
+pub mod scripts;
 
 pub use effects::{Effects, EffectsPort};
 use std::pin::Pin;
 
-pub use turn::{AfterCommit, Pending, ScriptAt, Turn};
+pub use scripts::{AfterCommit, Pending, ScriptAt, ScriptTurns};
 
 /// The future of a method of a port.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

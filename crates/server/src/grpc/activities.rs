@@ -9,7 +9,7 @@ use segno_engine::{
     standalone::WORKFLOW_ID_PREFIX,
 };
 use segno_node::{
-    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, PollerVersion, QueueKey, QueueKind,
+    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, PollOutcome, PollerVersion, QueueKey, QueueKind,
     RunSelector, StartedActivity, Token, WorkflowKey,
 };
 use segno_proto::{
@@ -148,16 +148,18 @@ impl Workflows {
         };
         let version = version_of(&poll.version);
         let begun = Instant::now();
-        let polled: Option<Polled<StartedActivity>> = match task {
-            Some(task) => self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
+        let polled: Option<PollOutcome<StartedActivity>> = match task {
+            Some(task) => {
+                self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(PollOutcome::Here)
+            }
             None => {
                 self.register_poll(&poll).await?;
                 self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?
             }
         };
         let started = match polled {
-            Some(Polled::Here(started)) => started,
-            Some(Polled::There { body, delivery }) => return answer_there(body, delivery),
+            Some(PollOutcome::Here(started)) => started,
+            Some(PollOutcome::There { body, delivery }) => return answer_there(body, delivery),
             None => return Ok(Response::new(PollActivityTaskQueueResponse::default())),
         };
         let delivery = started.delivery.clone();

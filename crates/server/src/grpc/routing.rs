@@ -9,8 +9,8 @@ use bytes::Bytes;
 use prost::Message;
 use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
 use segno_node::{
-    ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall,
-    Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
+    ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, ForwardedCall,
+    ForwardedReply, Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use segno_proto::{
     Rpc,
@@ -225,7 +225,7 @@ pub(crate) fn answer_there<A: Message + Default>(
 }
 
 /// An answer that another node made.
-fn answer_of(forwarded: Forwarded) -> Result<Reply, Status> {
+fn answer_of(forwarded: ForwardedReply) -> Result<Reply, Status> {
     if forwarded.code != 0 {
         let code = Code::from_i32(forwarded.code);
         return Err(Status::with_details(code, forwarded.message, forwarded.details));

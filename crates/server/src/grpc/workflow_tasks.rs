@@ -7,8 +7,8 @@ use segno_engine::{
     task_calls::{self, FailTask},
 };
 use segno_node::{
-    Caller, Namespace, Poll, Polled, PollerVersion, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, Sdk,
-    StartedTask, TaskToken, Token,
+    Caller, Namespace, Poll, PollOutcome, PollerVersion, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector,
+    Sdk, StartedTask, TaskToken, Token,
 };
 use segno_proto::{
     command::{Command, command::Attributes},
@@ -120,16 +120,18 @@ impl Workflows {
         };
         let version = version_of(&poll.version);
         let begun = Instant::now();
-        let polled: Option<Polled<StartedTask>> = match task {
-            Some(task) => self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
+        let polled: Option<PollOutcome<StartedTask>> = match task {
+            Some(task) => {
+                self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(PollOutcome::Here)
+            }
             None => {
                 self.register_poll(&poll).await?;
                 self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?
             }
         };
         let started = match polled {
-            Some(Polled::Here(started)) => started,
-            Some(Polled::There { body, delivery }) => return answer_there(body, delivery),
+            Some(PollOutcome::Here(started)) => started,
+            Some(PollOutcome::There { body, delivery }) => return answer_there(body, delivery),
             None => return Ok(Response::new(PollWorkflowTaskQueueResponse::default())),
         };
         // Of a sticky queue none is told: Go's workers keep to that queue alone as long as the last answer they read

@@ -14,8 +14,8 @@ use super::sql::Statement;
 use super::write::{OPEN, attribute_entry};
 use crate::read;
 
-/// As for a page of this many runs: decides when an index is worth following.
-const AS_FOR_PAGE_OF: usize = 1_000;
+/// A count follows an index where a list with a page of this many runs would.
+const ASSUMED_PAGE_SIZE: usize = 1_000;
 
 /// See [`segno_store::Store::count`]. Called inside a transaction.
 pub(crate) fn count(
@@ -25,7 +25,7 @@ pub(crate) fn count(
     group_by: Option<Attribute>,
 ) -> Result<Vec<Count>, ReadError> {
     let failed = |error| read::read_error("a count", &error);
-    let search = Search::new(connection, namespace, filter, AS_FOR_PAGE_OF, false).map_err(failed)?;
+    let search = Search::new(connection, namespace, filter, ASSUMED_PAGE_SIZE, false).map_err(failed)?;
     let counter = Counter { connection, search };
     let mut groups = counter.groups(group_by).map_err(failed)?;
     sort_counts(&mut groups);

@@ -10,7 +10,7 @@
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Row};
 use segno_store::ReadError;
-use segno_store::visibility::{Attribute, Cursor, Filter, Kind, ListPage, ListQuery, Listed, Order, Phase, Value};
+use segno_store::visibility::{Attribute, Cursor, Filter, Kind, ListPage, ListQuery, ListedRun, Order, Phase, Value};
 
 use super::functions::{list_from, to_sql};
 use super::row;
@@ -37,7 +37,7 @@ pub(crate) fn list(connection: &Connection, query: &ListQuery) -> Result<ListPag
             Err(error @ ReadError::Damaged(_)) => Err(error),
             Err(error) => return Err(error),
         };
-        runs.push(Listed { key: *key, state });
+        runs.push(ListedRun { key: *key, state });
     }
     let full = places.len() == query.limit;
     Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })

@@ -3,7 +3,7 @@
 use crate::common::{Directory, commit};
 use rusqlite::Connection;
 use segno_store::kit::{current, outbox_row, row};
-use segno_store::visibility::{Attribute, Comparison, Filter, Kind, ListQuery, Listed, Order, Value};
+use segno_store::visibility::{Attribute, Comparison, Filter, Kind, ListQuery, ListedRun, Order, Value};
 use segno_store::{Commit, CurrentReset, NamespaceKey, ReadError, RunKey, Store, Wait};
 use segno_store_sqlite::SqliteStore;
 
@@ -27,7 +27,7 @@ fn changed(change: &str) -> (Directory, SqliteStore) {
     (directory, store)
 }
 
-fn list(store: &SqliteStore) -> Vec<Listed> {
+fn list(store: &SqliteStore) -> Vec<ListedRun> {
     let filter = Filter::All(Vec::new());
     let query = ListQuery { namespace: NAMESPACE, filter, order: Order::Newest, as_of: 1, after: None, limit: 9 };
     store.list(&query).wait().unwrap().runs

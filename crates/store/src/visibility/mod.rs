@@ -21,6 +21,6 @@ pub use attribute::{Attribute, Kind};
 pub use page::sort_counts;
 pub(crate) use page::{count, page};
 pub use parse::BadFilter;
-pub use query::{Comparison, Count, Cursor, Filter, ListPage, ListQuery, Listed, Order, Phase};
+pub use query::{Comparison, Count, Cursor, Filter, ListPage, ListQuery, ListedRun, Order, Phase};
 pub use resolve::{Names, parse_count, parse_list};
 pub use row::{Closed, Retry, Value, VisibilityRow, key_in_run_id};

@@ -110,7 +110,7 @@ pub struct ListQuery {
 
 /// A run that was found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Listed {
+pub struct ListedRun {
     /// The run.
     pub key: RunKey,
     /// Its stored state, of the same moment as the filter's answer; [`ReadError::Damaged`] if it cannot be read.
@@ -121,7 +121,7 @@ pub struct Listed {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListPage {
     /// The runs, in order.
-    pub runs: Vec<Listed>,
+    pub runs: Vec<ListedRun>,
     /// Where to go on, if there may be more.
     pub next: Option<Cursor>,
 }

@@ -41,7 +41,7 @@ pub struct ForwardedCall {
 
 /// What a poll came to.
 #[derive(Debug)]
-pub enum Polled<T> {
+pub enum PollOutcome<T> {
     /// A task of a run that is here.
     Here(T),
     /// The whole response, made by the node that serves the run.
@@ -53,7 +53,7 @@ pub enum Polled<T> {
     },
 }
 
-impl<T> Polled<T> {
+impl<T> PollOutcome<T> {
     /// The task, if its run is here.
     pub fn here(self) -> Option<T> {
         match self {
@@ -64,7 +64,7 @@ impl<T> Polled<T> {
 }
 
 /// Queues and polls of other nodes.
-pub trait Elsewhere: OtherNodes + Send + Sync + 'static {
+pub trait RemoteQueues: OtherNodes + Send + Sync + 'static {
     /// Hands a task to a worker that polls at this node, if the home of the queue has nothing to order; else offers it at the home.
     fn match_or_offer(self: Arc<Self>, offer: HomeOffer);
 

@@ -1,11 +1,11 @@
-//! A lane: a connection that writes, with a row in the database that numbers its groups.
+//! A commit sequence: a connection that writes, with a row in the database that numbers its groups.
 //!
 //! Every group moves that row from n-1 to n in the statement that stores the group. A node that fences this one deletes
 //! the row first, so that no later group of this node is accepted. A group whose answer was lost is settled by an empty
 //! group under the same number: if that is accepted, the lost one can never be committed; if the number is used, it was
 //! committed.
 //!
-//! What holds: [`Lane::commit`] answers `Ok` only for groups that the database acknowledged, or that were settled as
+//! What holds: [`CommitSequence::commit`] answers `Ok` only for groups that the database acknowledged, or that were settled as
 //! committed and confirmed by a later group. It answers [`CommitError::NotDone`] only for groups that were not and
 //! never will be committed.
 
@@ -13,13 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use segno_store::{Commit, CommitError};
+use segno_store::{Commit, CommitError, sabotage};
 use tokio_postgres::error::{Severity, SqlState};
 
 use crate::connect::{Common, Link, Purpose, Session, WAIT_MAX, describe, is_connection_lost};
 use crate::group::{Arrays, Head};
 use crate::normal::{Normal, waves};
-use crate::sabotage;
 
 /// A group without an answer for so long is settled on a new connection.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -30,7 +29,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How often a group is made again because the database said that it collided with another transaction.
 const COLLISIONS_MAX: usize = 5;
 
-/// What a lane counts.
+/// What a commit sequence counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Groups that were written.
@@ -41,11 +40,12 @@ pub(crate) struct Counters {
     pub(crate) settled_not_done: AtomicU64,
 }
 
-pub(crate) struct Lane {
+pub(crate) struct CommitSequence {
     link: Link,
     common: Arc<Common>,
     node: i64,
-    lane: i32,
+    /// Its number at the node: the column `lane`.
+    number: i32,
     slot: i16,
     state: tokio::sync::Mutex<State>,
     /// `last` of the state, for callers that must not wait for a group under way.
@@ -79,13 +79,13 @@ enum GroupOutcome {
     NotDone,
 }
 
-impl Lane {
+impl CommitSequence {
     /// The number of the last acknowledged group is kept in `acknowledged`.
-    pub(crate) fn new(common: Arc<Common>, node: i64, lane: i32, slot: i16, acknowledged: Arc<AtomicI64>) -> Self {
-        let link = Link::new(common.clone(), Purpose::Lane);
+    pub(crate) fn new(common: Arc<Common>, node: i64, number: i32, slot: i16, acknowledged: Arc<AtomicI64>) -> Self {
+        let link = Link::new(common.clone(), Purpose::Commits);
         let state = State { last: 0, session: None, over: None };
         let state = tokio::sync::Mutex::new(state);
-        Self { link, common, node, lane, slot, state, acknowledged, counters: Counters::default() }
+        Self { link, common, node, number, slot, state, acknowledged, counters: Counters::default() }
     }
 
     /// Makes a group durable.
@@ -132,7 +132,7 @@ impl Lane {
         let mut collisions = 0;
         loop {
             let session = self.session(state, WAIT_MAX).await?;
-            let head = Head { node: self.node, lane: self.lane, group: state.last + 1, slot: self.slot };
+            let head = Head { node: self.node, sequence: self.number, group: state.last + 1, slot: self.slot };
             // Nothing is sent before the statement is prepared.
             let statement = match tokio::time::timeout(ANSWER_MAX, session.prepare(arrays.statement())).await {
                 Ok(Ok(statement)) => statement,
@@ -186,7 +186,7 @@ impl Lane {
                     // The row says why: a new connection compares it.
                     session.give_up();
                     self.session(state, WAIT_MAX).await?;
-                    return Err(CommitError::NotDone("the lane's row did not fit".to_owned()));
+                    return Err(CommitError::NotDone("the row of the commit sequence did not fit".to_owned()));
                 }
                 &SqlState::INVALID_ARGUMENT_FOR_LOG | &SqlState::UNIQUE_VIOLATION => {
                     return Err(CommitError::Conflict);
@@ -225,7 +225,7 @@ impl Lane {
         self.acknowledged.store(group, Ordering::Release);
     }
 
-    /// The connection. A new one is used only after the lane's row was found to say what it must.
+    /// The connection. A new one is used only after the commit sequence's row was found to say what it must.
     async fn session(&self, state: &mut State, patience: Duration) -> Result<Arc<Session>, CommitError> {
         if let Some(over) = &state.over {
             return Err(over.clone());
@@ -254,7 +254,7 @@ impl Lane {
         let select = "SELECT last_group, voided FROM segno.lanes WHERE node = $1 AND lane = $2";
         let read = async {
             let statement = session.prepare(select).await?;
-            session.client.query_opt(&statement, &[&self.node, &self.lane]).await
+            session.client.query_opt(&statement, &[&self.node, &self.number]).await
         };
         match tokio::time::timeout(ANSWER_MAX, read).await {
             Ok(Ok(row)) => Ok(row.map(|row| (row.get(0), row.get(1)))),
@@ -263,13 +263,13 @@ impl Lane {
         }
     }
 
-    /// The lane's row is gone or does not say what was acknowledged: nothing is written.
+    /// The commit sequence's row is gone or does not say what was acknowledged: nothing is written.
     fn end(&self, state: &mut State, found: Option<i64>) -> CommitError {
         let error = match found {
             None => CommitError::Fenced,
             Some(found) => lost(state.last, found),
         };
-        tracing::error!(node = self.node, lane = self.lane, %error, "this lane has stopped writing");
+        tracing::error!(node = self.node, sequence = self.number, %error, "this commit sequence has stopped writing");
         state.session = None;
         state.over = Some(error.clone());
         error
@@ -279,7 +279,7 @@ impl Lane {
     /// known, or when the store is closed.
     async fn settle(&self, state: &mut State, group: i64) -> Result<GroupOutcome, CommitError> {
         state.session = None;
-        tracing::warn!(node = self.node, lane = self.lane, group, "a group has no answer and is being settled");
+        tracing::warn!(node = self.node, sequence = self.number, group, "a group has no answer and is being settled");
         loop {
             if self.common.closing.load(Ordering::Acquire) {
                 return Err(CommitError::Unknown("the server stopped before the answer was known".to_owned()));
@@ -312,7 +312,7 @@ impl Lane {
             if self.confirm(state, group).await? {
                 return Ok(self.settled(group, found));
             }
-            tracing::warn!(node = self.node, lane = self.lane, group, "a failover undid it: it is settled again");
+            tracing::warn!(node = self.node, sequence = self.number, group, "a failover undid it: it is settled again");
         }
     }
 
@@ -323,7 +323,7 @@ impl Lane {
             GroupOutcome::NotDone => (&self.counters.settled_not_done, "it did not happen"),
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        tracing::info!(node = self.node, lane = self.lane, group, "{what}");
+        tracing::info!(node = self.node, sequence = self.number, group, "{what}");
         found
     }
 
@@ -349,14 +349,14 @@ impl Lane {
                       WHERE node = $1 AND lane = $2 AND last_group = $3::int8 - 1";
         let write = async {
             let statement = session.prepare(update).await?;
-            session.client.execute(&statement, &[&self.node, &self.lane, &group]).await
+            session.client.execute(&statement, &[&self.node, &self.number, &group]).await
         };
         session.take_warning();
         match tokio::time::timeout(ANSWER_MAX, write).await {
             Ok(Ok(rows)) if !session.take_warning() => Ok(rows == 1),
             Ok(Ok(_)) | Err(_) => Err(()),
             Ok(Err(error)) => {
-                tracing::warn!(lane = self.lane, group, "not settled yet: {}", describe(&error));
+                tracing::warn!(sequence = self.number, group, "not settled yet: {}", describe(&error));
                 Err(())
             }
         }
@@ -402,7 +402,7 @@ impl Lane {
         state.session = None;
     }
 
-    /// Whether the lane writes nothing, and why.
+    /// Whether the commit sequence writes nothing, and why.
     pub(crate) async fn over(&self) -> Option<CommitError> {
         self.state.lock().await.over.clone()
     }

@@ -1,7 +1,7 @@
-//! Waiting work, in a queue (lane) for each namespace. Lanes are served round-robin, each with an optional limit of
+//! Waiting work, in a queue for each namespace. The queues are served round-robin, each with an optional limit of
 //! work under way.
 //!
-//! Used for work of the node itself on behalf of namespaces: messages between runs, turns of scripts, wake-ups.
+//! Used for work that a node does for namespaces: commits, messages between runs, turns of scripts, wake-ups.
 
 use std::collections::VecDeque;
 
@@ -9,36 +9,36 @@ use crate::hash::HashMap;
 
 use segno_store::NamespaceKey;
 
-/// What waits, by namespace.
-pub struct Lanes<T> {
+/// Waiting work by namespace.
+pub struct NamespaceQueues<T> {
     waiting: HashMap<NamespaceKey, VecDeque<T>>,
     /// Namespaces with waiting work, the next one first.
     order: VecDeque<NamespaceKey>,
 }
 
-impl<T> Default for Lanes<T> {
+impl<T> Default for NamespaceQueues<T> {
     fn default() -> Self {
         Self { waiting: HashMap::default(), order: VecDeque::new() }
     }
 }
 
-impl<T> Lanes<T> {
+impl<T> NamespaceQueues<T> {
     /// Adds work behind the other work of its namespace.
     pub fn push(&mut self, namespace: NamespaceKey, work: T) {
-        let lane = self.waiting.entry(namespace).or_default();
-        if lane.is_empty() {
+        let queue = self.waiting.entry(namespace).or_default();
+        if queue.is_empty() {
             self.order.push_back(namespace);
         }
-        lane.push_back(work);
+        queue.push_back(work);
     }
 
     /// Takes the work of the next namespace that may have some; that namespace is the last one from then on.
     pub fn take(&mut self, may: impl Fn(NamespaceKey) -> bool) -> Option<(NamespaceKey, T)> {
         let place = self.order.iter().position(|namespace| may(*namespace))?;
         let namespace = self.order.remove(place)?;
-        let lane = self.waiting.get_mut(&namespace)?;
-        let work = lane.pop_front()?;
-        if lane.is_empty() {
+        let queue = self.waiting.get_mut(&namespace)?;
+        let work = queue.pop_front()?;
+        if queue.is_empty() {
             self.waiting.remove(&namespace);
         } else {
             self.order.push_back(namespace);
@@ -53,7 +53,12 @@ impl<T> Lanes<T> {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.order.is_empty()
+    }
+
+    /// The namespaces with waiting work, the next one first.
+    pub fn namespaces(&self) -> impl Iterator<Item = NamespaceKey> {
+        self.order.iter().copied()
     }
 
     /// How much waits.
@@ -101,31 +106,31 @@ mod tests {
     const B: NamespaceKey = NamespaceKey(2);
 
     #[test]
-    fn lanes_take_turns_and_keep_their_order() {
-        let mut lanes = Lanes::default();
+    fn namespaces_take_turns_and_keep_their_order() {
+        let mut queues = NamespaceQueues::default();
         for (namespace, work) in [(A, "a1"), (A, "a2"), (A, "a3"), (B, "b1"), (B, "b2")] {
-            lanes.push(namespace, work);
+            queues.push(namespace, work);
         }
-        assert_eq!(lanes.len(), 5);
-        let order: Vec<_> = std::iter::from_fn(|| lanes.take(|_| true)).map(|(_, work)| work).collect();
+        assert_eq!(queues.len(), 5);
+        let order: Vec<_> = std::iter::from_fn(|| queues.take(|_| true)).map(|(_, work)| work).collect();
         assert_eq!(order, ["a1", "b1", "a2", "b2", "a3"]);
-        assert_eq!(lanes.len(), 0);
+        assert_eq!(queues.len(), 0);
     }
 
     #[test]
     fn a_namespace_with_its_share_under_way_lets_others_pass() {
-        let (mut lanes, mut under_way) = (Lanes::default(), UnderWay::default());
+        let (mut queues, mut under_way) = (NamespaceQueues::default(), UnderWay::default());
         for number in 0..100 {
-            lanes.push(A, number);
+            queues.push(A, number);
         }
         for _ in 0..4 {
-            let (namespace, _) = lanes.take(|namespace| under_way.of(namespace) < 4).expect("below its share");
+            let (namespace, _) = queues.take(|namespace| under_way.of(namespace) < 4).expect("below its share");
             under_way.begin(namespace);
         }
-        lanes.push(B, 7);
-        assert_eq!(lanes.take(|namespace| under_way.of(namespace) < 4), Some((B, 7)));
-        assert_eq!(lanes.take(|namespace| under_way.of(namespace) < 4), None);
+        queues.push(B, 7);
+        assert_eq!(queues.take(|namespace| under_way.of(namespace) < 4), Some((B, 7)));
+        assert_eq!(queues.take(|namespace| under_way.of(namespace) < 4), None);
         under_way.end(A);
-        assert_eq!(lanes.take(|namespace| under_way.of(namespace) < 4), Some((A, 4)));
+        assert_eq!(queues.take(|namespace| under_way.of(namespace) < 4), Some((A, 4)));
     }
 }

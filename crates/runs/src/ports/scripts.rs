@@ -35,7 +35,7 @@ pub struct ScriptAt {
 }
 
 /// Executes the turns of runs that are scripts.
-pub trait Turn: Send + Sync {
+pub trait ScriptTurns: Send + Sync {
     /// Reads the names of all scripts from storage, at the start and when another node changed them.
     fn load<'a>(self: Arc<Self>, runs: &'a Arc<Runs>) -> Pending<'a, Result<(), CallError>>;
 
@@ -92,7 +92,7 @@ pub trait Turn: Send + Sync {
 struct NoScripts;
 
 #[cfg(test)]
-impl Turn for NoScripts {
+impl ScriptTurns for NoScripts {
     fn load<'a>(self: Arc<Self>, _: &'a Arc<Runs>) -> Pending<'a, Result<(), CallError>> {
         Box::pin(std::future::ready(Ok(())))
     }
