@@ -8,11 +8,11 @@ pub use segno_cluster::{
 };
 pub use segno_deployments::{
     Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinnedCounts,
-    QueueType, Version as WorkerVersion, calls, names,
+    QueueType, Version as WorkerVersion, calls, named_version, names,
 };
 pub use segno_dispatch::{
     CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, Polled, QueueGauge, StartedActivity, StartedTask,
-    WorkerTask,
+    TrialCandidate, TrialFailure, TrialOutcome, WorkerTask, failure_type, trial_task_events,
 };
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
@@ -34,6 +34,7 @@ pub use segno_runs::ports::{
     owner::Place,
     queue_use::{QueueUse, QueueUses},
 };
+pub use segno_runs::verification::{self, NewVerification, TrialFuture, Trials, VerificationError};
 pub use segno_runs::{
     AccessKey, AccessKeys, ActivityToken, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, CallError,
     CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller,

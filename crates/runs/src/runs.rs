@@ -36,6 +36,7 @@ use crate::{
     slots::Slots,
     start_limits::StartLimits,
     timers::Timers,
+    verification::Verifications,
 };
 
 /// Node numbers that the last bits of a moment tell apart: a power of two.
@@ -82,6 +83,8 @@ pub struct Runs {
     pub turns: Arc<dyn Turn>,
     /// Batch operations.
     pub batches: Batches,
+    /// Verifications that run.
+    pub verifications: Verifications,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub deleting: Mutex<HashSet<RunKey>>,
@@ -150,6 +153,7 @@ impl Runs {
             effects: EffectsPort::default(),
             turns,
             batches: Batches::default(),
+            verifications: Verifications::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
             deleting_namespaces: Mutex::default(),

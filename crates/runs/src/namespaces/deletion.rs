@@ -138,6 +138,7 @@ impl Runs {
         self.start_limits.forget_namespace(key);
         self.forget_batches(key, Nanos::MAX).await?;
         self.forget_deployments(key).await?;
+        self.forget_verifications(key).await?;
         let runs = self.clone();
         finish(async move { runs.namespaces.forget(&*runs.store, key).await }).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");
