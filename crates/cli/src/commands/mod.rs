@@ -31,6 +31,7 @@ macro_rules! noun {
 pub mod activity;
 pub mod batch;
 pub mod cluster;
+pub mod deployment;
 pub mod flow;
 pub mod key;
 pub mod namespace;
@@ -38,6 +39,7 @@ mod pages;
 pub mod schedule;
 pub mod search_attribute;
 pub mod task_queue;
+mod verification;
 pub mod watch;
 pub mod worker;
 pub mod workflow;
