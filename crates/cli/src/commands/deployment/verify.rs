@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::VersionTarget;
 use crate::{
     client::Client,
     commands::verification::{VerifyOptions, of_version},
@@ -11,12 +12,8 @@ use crate::{
 #[command(after_help = "Example:\n  segno deployment verify orders --build-id 2026-11-19.1\n\n\
     Workers of the version replay the open runs that would move to it if it were current. The runs do not change.")]
 pub struct Verify {
-    /// The deployment.
-    #[arg(value_name = "NAME")]
-    name: String,
-    /// Build id of the version.
-    #[arg(long, value_name = "ID")]
-    build_id: String,
+    #[command(flatten)]
+    version: VersionTarget,
     /// Also try runs that are pinned to other versions.
     #[arg(long)]
     include_pinned: bool,
@@ -27,6 +24,7 @@ pub struct Verify {
 impl Verify {
     /// Lets the workers of the version replay open runs.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        self.options.run(client, of_version(&self.name, &self.build_id), self.include_pinned).await
+        let candidate = of_version(&self.version.name, &self.version.build_id);
+        self.options.run(client, candidate, self.include_pinned).await
     }
 }
