@@ -26,10 +26,11 @@ const UNUSED_FILES: [&str; 3] = ["temporal/sdk/", "temporal/api/cloud/", "health
 const TEST_SERVICE: &str = "temporal.api.testservice.v1";
 
 /// Segno's own protocols.
-const OWN: [&str; 5] = [
+const OWN: [&str; 6] = [
     "proto/segno/access/v1/access.proto",
     "proto/segno/cluster/v1/cluster.proto",
     "proto/segno/flow/v1/flow.proto",
+    "proto/segno/verification/v1/verification.proto",
     "proto/segno/worker/v1/worker.proto",
     "proto/segno/workflow/v1/workflow.proto",
 ];

@@ -20,7 +20,8 @@ import pytest
 import pytest_asyncio
 from temporalio import activity, workflow
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from helpers import SegnoServer, answers, free_port, segno_binary
 
@@ -321,3 +322,93 @@ async def test_operator_and_queues(pair: Pair) -> None:
         ~worker list
         """,
     )
+
+
+async def versioned(address: str, build: str) -> Worker:
+    """A worker of a version."""
+    config = WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name="orders", build_id=build),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
+    return Worker(
+        await Client.connect(address),
+        task_queue="versioned",
+        workflows=[Talker],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+        deployment_config=config,
+        identity="1@host",
+    )
+
+
+async def test_deployments(pair: Pair) -> None:
+    """All commands about worker deployments."""
+    running: list[asyncio.Task[None]] = []
+    workers: list[Worker] = []
+    for build in ("b1", "b2"):
+        for address in pair.addresses.values():
+            workers.append(await versioned(address, build))
+            running.append(asyncio.create_task(workers[-1].run()))
+        # The newer version is the same one on both servers.
+        await until_there(pair, build)
+    try:
+        await compare(
+            pair,
+            """
+            worker deployment describe --name orders
+            worker deployment describe --name no-such
+            worker deployment describe-version --deployment-name orders --build-id no-such
+            +worker deployment list
+            worker deployment set-current-version --deployment-name orders --build-id b1 --yes
+            worker deployment set-current-version --deployment-name orders --build-id b9 --yes
+            worker deployment set-current-version --deployment-name no-such --build-id b1 --yes
+            +worker deployment describe --name orders
+            workflow start --type Talker --task-queue versioned --workflow-id dv1 --input '"ann"'
+            +workflow query --workflow-id dv1 --type all
+            worker deployment set-ramping-version --deployment-name orders --build-id b2 --percentage 10 --yes
+            worker deployment set-ramping-version --deployment-name orders --build-id b1 --percentage 10 --yes
+            worker deployment set-ramping-version --deployment-name orders --build-id b2 --percentage 101 --yes
+            +worker deployment describe --name orders
+            worker deployment set-ramping-version --deployment-name orders --build-id b2 --delete --yes
+            +worker deployment describe --name orders
+            worker deployment set-current-version --deployment-name orders --build-id b2 --yes
+            +worker deployment describe --name orders
+            worker deployment update-version-metadata --deployment-name orders --build-id b2 --metadata 'commit="4f2a"'
+            +worker deployment describe-version --deployment-name orders --build-id b2
+            worker deployment update-version-metadata --deployment-name orders --build-id b2 --remove-entries commit
+            worker deployment update-version-metadata --deployment-name orders --build-id b9 --remove-entries commit
+            worker deployment manager-identity set --deployment-name orders --manager-identity other --yes
+            worker deployment set-current-version --deployment-name orders --unversioned --yes
+            worker deployment manager-identity set --deployment-name orders --self --yes
+            worker deployment manager-identity unset --deployment-name orders --yes
+            workflow update-options --workflow-id dv1 --versioning-override-behavior auto_upgrade
+            +workflow query --workflow-id dv1 --type all
+            workflow update-options --workflow-id dv1 --versioning-override-behavior unspecified
+            workflow terminate --workflow-id dv1
+            worker deployment delete-version --deployment-name orders --build-id b2
+            worker deployment delete-version --deployment-name orders --build-id b9
+            worker deployment delete --name orders
+            worker deployment delete --name no-such
+            worker deployment create --name second
+            worker deployment create --name second
+            worker deployment set-current-version --deployment-name second --build-id c1 --allow-no-pollers --yes
+            worker deployment set-current-version --deployment-name second --unversioned --yes
+            +worker deployment delete-version --deployment-name second --build-id c1 --skip-drainage
+            +worker deployment delete --name second
+            worker deployment describe --name second
+            """,
+        )
+    finally:
+        await asyncio.gather(*(worker.shutdown() for worker in workers))
+        await asyncio.gather(*running)
+
+
+async def until_there(pair: Pair, build: str) -> None:
+    """Waits until a version is described at both servers."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        words = f"worker deployment describe-version --deployment-name orders --build-id {build}"
+        if all(code == 0 for code, _, _ in (await pair.run(*split(words))).values()):
+            return
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"version {build} is not described")

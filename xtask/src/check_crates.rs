@@ -23,7 +23,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-deployments", &["segno-environment", "segno-proto", "segno-store"]),
     ("segno-matching", &["segno-deployments", "segno-environment", "segno-proto", "segno-store"]),
     ("segno-runs", &["segno-deployments", "segno-engine", "segno-environment", "segno-proto", "segno-store"]),
-    ("segno-operations", &["segno-engine", "segno-environment", "segno-proto", "segno-runs", "segno-store"]),
+    (
+        "segno-operations",
+        &["segno-deployments", "segno-engine", "segno-environment", "segno-proto", "segno-runs", "segno-store"],
+    ),
     (
         "segno-workers",
         &["segno-engine", "segno-environment", "segno-matching", "segno-proto", "segno-runs", "segno-store"],

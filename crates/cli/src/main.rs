@@ -85,6 +85,8 @@ enum Command {
     TaskQueue(commands::task_queue::TaskQueue),
     /// Shows who is alive and what each worker holds.
     Worker(commands::worker::Worker),
+    /// Shows versions of workers, and sends workflows to them.
+    Deployment(commands::deployment::Deployment),
     /// Makes, lists and revokes access keys.
     Key(commands::key::Key),
     /// Makes certificates for development.
@@ -179,6 +181,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),
         Command::Worker(command) => command.run(),
+        Command::Deployment(command) => command.run(),
         Command::Key(command) => command.run(),
         Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),

@@ -2,7 +2,10 @@
 
 use std::sync::Mutex;
 
-use segno_environment::{hash::HashMap, lock::lock};
+use segno_environment::{
+    hash::{HashMap, HashSet},
+    lock::lock,
+};
 use segno_matching::QueryTask;
 use segno_proto::query::WorkflowQuery;
 use segno_runs::queries::QueryAnswer;
@@ -13,6 +16,8 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub struct DirectQueries {
     waiting: Mutex<HashMap<u64, (RunKey, oneshot::Sender<QueryAnswer>)>>,
+    /// Those that are trials.
+    trials: Mutex<HashSet<u64>>,
     /// Those that other nodes may ask for.
     offered: Mutex<HashMap<u64, QueryTask>>,
     /// Notified when queues have other homes.
@@ -30,6 +35,17 @@ impl DirectQueries {
     /// A worker answers. False if no caller waits for it.
     pub fn answer(&self, id: u64, answer: QueryAnswer) -> bool {
         lock(&self.waiting).remove(&id).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
+    }
+
+    /// A worker ended the workflow task that was to answer a trial. False if no trial waits for it.
+    pub fn end_trial(&self, id: u64, answer: QueryAnswer) -> bool {
+        let is_trial = lock(&self.trials).contains(&id);
+        is_trial && self.answer(id, answer)
+    }
+
+    /// Marks a query as a trial.
+    pub fn mark_trial(&self, id: u64) {
+        lock(&self.trials).insert(id);
     }
 
     /// No worker answers for a run from now on. Scans all queries that wait: for rare calls.
@@ -62,5 +78,6 @@ impl DirectQueries {
     pub fn forget(&self, id: u64) {
         lock(&self.waiting).remove(&id);
         lock(&self.offered).remove(&id);
+        lock(&self.trials).remove(&id);
     }
 }

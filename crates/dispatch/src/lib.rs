@@ -14,6 +14,7 @@ mod refill;
 mod remote_queues;
 mod starts;
 mod tasks;
+mod trials;
 mod versions;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -37,6 +38,7 @@ pub use refill::run as refill;
 pub use remote_queues::{ForwardedCall, PollOutcome};
 pub use remote_queues::{RemoteHold, RemoteQueues};
 pub use tasks::{StartedActivity, StartedTask};
+pub use trials::{TrialCandidate, TrialFailure, TrialOutcome, failure_type, trial_task_events};
 
 /// Hands the tasks of runs to workers.
 pub struct Dispatch {

@@ -33,7 +33,7 @@ pub struct Poll {
     pub tasks_per_second: Option<f64>,
     /// What the worker says of its version.
     pub version: PollerVersion,
-    /// The worker's SDK, where it is kept.
+    /// The worker's SDK, where it matters.
     pub sdk: Sdk,
 }
 

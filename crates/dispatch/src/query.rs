@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Run, pause, versioning::pinned_version};
-use segno_matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TaskOffer};
+use segno_matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TRIAL_PRIORITY, TaskOffer};
 use segno_proto::{
     enums::{QueryRejectCondition, WorkflowExecutionStatus},
     query::WorkflowQuery,
@@ -36,7 +36,7 @@ enum QueryRoute {
 }
 
 /// Forgets a direct query when its caller leaves.
-struct PendingQuery<'a>(&'a DirectQueries, u64);
+pub(super) struct PendingQuery<'a>(pub(super) &'a DirectQueries, pub(super) u64);
 
 impl Drop for PendingQuery<'_> {
     fn drop(&mut self) {
@@ -240,7 +240,11 @@ impl Dispatch {
 
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
     pub async fn offer_query(&self, run: &Run, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
-        let place = QueuePlace { priority: QUERY_PRIORITY, fairness: None, route: route_of(run) };
+        let (priority, route) = match &task.trial {
+            Some(trial) => (TRIAL_PRIORITY, trial.route.clone()),
+            None => (QUERY_PRIORITY, route_of(run)),
+        };
+        let place = QueuePlace { priority, fairness: None, route };
         if let Some(remote) = self.remote_queues() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration}
 
 use segno_engine::{
     Applied, Context, Rejection, Run,
-    activity::{self, Taker},
+    activity::{self, Sdk, Taker},
     activity_pause,
     state::{Activity, WorkflowTask},
     task_calls, workflow_task,
@@ -31,6 +31,7 @@ use super::{
     Dispatch,
     delivery::{Delivery, HeldWork},
     polls::{Poll, WorkerTask},
+    trials::{trial_task, trial_task_events},
 };
 
 /// A workflow task that a worker may have.
@@ -115,7 +116,7 @@ impl WorkerTask for StartedTask {
                 }
                 TaskOffer::Query(query) => {
                     let run = query.run;
-                    let started = Box::pin(dispatch.start_query(*query, &delivery)).await;
+                    let started = Box::pin(dispatch.start_query(*query, &poll.sdk, &delivery)).await;
                     dispatch.unless_over(run, started, &delivery).await
                 }
                 TaskOffer::Activity { .. } | TaskOffer::Command(_) | TaskOffer::Remote(_) => Ok(None),
@@ -240,14 +241,19 @@ impl Dispatch {
         Ok(StartedTask { run, task, previous_started_event_id, history, queries, messages, query, delivery })
     }
 
-    async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
+    async fn start_query(
+        &self,
+        query: QueryTask,
+        sdk: &Sdk,
+        delivery: &Delivery,
+    ) -> Result<Option<StartedTask>, CallError> {
         // A query of another node is known there.
         let is_ours = self.runs.is_alone() || query.node == self.runs.node_number;
         if !query.take() || is_ours && !self.direct_queries.is_awaited(query.id) {
             return Ok(None);
         }
         let taken = query.clone();
-        let started = self.start_taken_query(query, delivery).await;
+        let started = self.start_taken_query(query, sdk, delivery).await;
         match &started {
             // The caller offers it where the run is now.
             Err(CallError::Moved) => {
@@ -260,7 +266,12 @@ impl Dispatch {
         started
     }
 
-    async fn start_taken_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
+    async fn start_taken_query(
+        &self,
+        query: QueryTask,
+        sdk: &Sdk,
+        delivery: &Delivery,
+    ) -> Result<Option<StartedTask>, CallError> {
         let Some(key) = self.runs.workflow_of(query.run).await? else { return Ok(None) };
         let run_id = {
             let locked = self.runs.lock(&key).await?;
@@ -273,14 +284,14 @@ impl Dispatch {
                 None => return Ok(None),
             },
         };
-        if current.run.is_paused() {
+        if current.run.is_paused() && query.trial.is_none() {
             // The caller reads the run again, and is rejected.
             self.direct_queries.answer(query.id, QueryAnswer::Unblocked);
             return Ok(None);
         }
         let held = HeldTask { query: Some(query.clone()), ..HeldTask::of(&current.run) };
         delivery.hold(HeldWork::Task(held));
-        Ok(Some(self.query_task(&current, query, delivery.clone()).await?))
+        Ok(Some(self.query_task(&current, query, sdk, delivery.clone()).await?))
     }
 
     /// Puts together what the worker needs to answer a query. On a sticky queue it gets no events: it answers from its cached
@@ -289,13 +300,30 @@ impl Dispatch {
         &self,
         current: &Current,
         query: QueryTask,
+        sdk: &Sdk,
         delivery: Delivery,
     ) -> Result<StartedTask, CallError> {
-        let history = if query.sticky { HistoryView::default() } else { self.history_for_worker(current, 1).await? };
+        let mut task = WorkflowTask { attempt: 1, ..Default::default() };
+        let mut previous_started_event_id = current.run.state().last_completed_started_id;
+        let history = match &query.trial {
+            Some(trial) => {
+                previous_started_event_id = trial.previous_started_event_id;
+                task = trial_task(trial, sdk, self.runs.clock.now());
+                let last = trial.last_event_id;
+                let mut view = self.runs.history_until(current, 1, last, WORKER_BATCHES_MAX).await?;
+                if task.started_event_id > 0 && view.next_event_id.is_none() {
+                    let queue = &current.run.info.task_queue;
+                    view.push_events(&trial_task_events(last, queue, task.started_time), 1);
+                }
+                view
+            }
+            None if query.sticky => HistoryView::default(),
+            None => self.history_for_worker(current, 1).await?,
+        };
         Ok(StartedTask {
             run: current.run.clone(),
-            task: WorkflowTask { attempt: 1, ..Default::default() },
-            previous_started_event_id: current.run.state().last_completed_started_id,
+            task,
+            previous_started_event_id,
             history,
             queries: BTreeMap::new(),
             messages: Vec::new(),
@@ -309,7 +337,9 @@ impl Dispatch {
         count(&self.runs.metrics.tasks_given_back);
         if let Some(query) = &held.query {
             let again = query.again(false);
-            self.offer_query(&held.run, self.query_queue(&held.run, false), again, false).await;
+            let queue = again.trial.as_ref().map(|trial| trial.queue.clone());
+            let queue = queue.unwrap_or_else(|| self.query_queue(&held.run, false));
+            self.offer_query(&held.run, queue, again, false).await;
             return;
         }
         let info = &held.run.info;

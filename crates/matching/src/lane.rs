@@ -225,7 +225,8 @@ impl Lane {
     /// How many polls more or fewer a worker should make whose poll waited so long.
     pub fn advice(&mut self, waited: Nanos, now: Nanos, is_sticky: bool) -> i32 {
         let mut budget = std::mem::take(&mut self.advice);
-        let stats = || self.stats(now).into_iter().filter(|(priority, _)| *priority != super::QUERY_PRIORITY);
+        let counts = |priority: &i32| ![super::QUERY_PRIORITY, super::TRIAL_PRIORITY].contains(priority);
+        let stats = || self.stats(now).into_iter().filter(|(priority, _)| counts(priority));
         let stats = || stats().map(|(_, stats)| stats).collect();
         let advice = budget.advice(waited, self.pollers.len(), now, is_sticky, stats);
         self.advice = budget;

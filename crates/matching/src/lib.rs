@@ -46,11 +46,11 @@ pub use config::{ConfigKey, DOCUMENT_PREFIX};
 pub use key::{QueueKey, QueueKind};
 pub use limits::LimitSource;
 pub use poller::{Poller, PollerVersion};
-pub use queue::{COMMAND_AGE_MAX, QUERY_PRIORITY};
+pub use queue::{COMMAND_AGE_MAX, QUERY_PRIORITY, TRIAL_PRIORITY};
 pub use remote::{Command, RemoteRoute, RemoteTask, TaskKind};
 pub use route::TaskRoute;
 pub use stats::QueueStats;
-pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, WorkerCommandTask};
+pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, Trial, WorkerCommandTask};
 
 use lane::PollAnswer;
 use limits::QueueLimits;

@@ -29,6 +29,8 @@ pub const COMMANDS_MAX: usize = 1000;
 pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
 /// Queries come before everything else.
 pub const QUERY_PRIORITY: i32 = 0;
+/// Trials of a candidate come after everything else.
+pub const TRIAL_PRIORITY: i32 = i32::MAX;
 
 /// A sticky queue that was not polled for so long is not polled again: its tasks time out after ten seconds or so.
 const WORKER_LOST_AFTER: Nanos = 60 * 1_000_000_000;
@@ -373,14 +375,15 @@ impl Queue {
         self.lanes.iter_mut().flat_map(|(_, lane)| lane.drain()).collect()
     }
 
-    /// How many tasks wait, how long the oldest has, and how many come and go, by priority. Queries have a priority of
-    /// their own and do not count.
+    /// How many tasks wait, how long the oldest has, and how many come and go, by priority. Queries and trials have
+    /// priorities of their own and do not count.
     pub fn stats(&self, now: Nanos) -> BTreeMap<i32, QueueStats> {
         let mut stats: BTreeMap<i32, QueueStats> = BTreeMap::new();
         for (priority, of_lane) in self.lanes.iter().flat_map(|(_, lane)| lane.stats(now)) {
             stats.entry(priority).or_default().add(of_lane);
         }
         stats.remove(&QUERY_PRIORITY);
+        stats.remove(&TRIAL_PRIORITY);
         stats
     }
 
@@ -388,6 +391,7 @@ impl Queue {
     pub fn stats_of(&self, version: Option<&Version>, now: Nanos) -> BTreeMap<i32, QueueStats> {
         let mut stats = self.lanes.get(version).map(|lane| lane.stats(now)).unwrap_or_default();
         stats.remove(&QUERY_PRIORITY);
+        stats.remove(&TRIAL_PRIORITY);
         stats
     }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use segno_proto::{Nanos, query::WorkflowQuery};
 use segno_store::RunKey;
 
-use super::{remote, route::TaskRoute};
+use super::{key::QueueKey, remote, route::TaskRoute};
 
 /// A task that waits for a worker. It names the work; whether it still exists is seen when it starts.
 #[derive(Clone, Debug)]
@@ -88,6 +88,26 @@ const WAITING: u8 = 0;
 const TAKEN: u8 = 1;
 const WITHDRAWN: u8 = 2;
 
+/// Where a query goes that tries a run at workers of a candidate, and how much of the history they replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// The queue that these workers poll.
+    pub queue: QueueKey,
+    /// How their lane is found.
+    pub route: TaskRoute,
+    /// The last event that they get.
+    pub last_event_id: i64,
+    /// The started event of the last completed workflow task up to there.
+    pub previous_started_event_id: i64,
+}
+
+impl Trial {
+    /// The started event of the workflow task that follows the history for workers that compare nothing for a query.
+    pub fn task_started_event_id(&self) -> i64 {
+        self.last_event_id + 2
+    }
+}
+
 /// A query on its way to a worker by itself.
 #[derive(Clone, Debug)]
 pub struct QueryTask {
@@ -101,13 +121,15 @@ pub struct QueryTask {
     pub node: u64,
     /// Whether it went to a sticky queue (the worker has the history).
     pub sticky: bool,
+    /// Set if it tries whether workers of a candidate can replay the run.
+    pub trial: Option<Arc<Trial>>,
     state: Arc<AtomicU8>,
 }
 
 impl QueryTask {
     /// A query that waits for a worker.
     pub fn new(id: u64, run: RunKey, query: WorkflowQuery) -> Self {
-        Self { id, run, query, node: 0, sticky: false, state: Arc::default() }
+        Self { id, run, query, node: 0, sticky: false, trial: None, state: Arc::default() }
     }
 
     /// The same query again, for another queue.

@@ -8,11 +8,11 @@ pub use segno_cluster::{
 };
 pub use segno_deployments::{
     Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinnedCounts,
-    QueueType, Version as WorkerVersion, calls, names,
+    QueueType, Version as WorkerVersion, calls, named_version, names,
 };
 pub use segno_dispatch::{
     CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, PollOutcome, QueueGauge, StartedActivity, StartedTask,
-    WorkerTask,
+    TrialCandidate, TrialFailure, TrialOutcome, WorkerTask, failure_type, trial_task_events,
 };
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
@@ -31,7 +31,8 @@ pub use segno_matching::{
 };
 pub use segno_operations::{
     AccessKey, AccessKeys, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Batches, ExportCounts, MoveError,
-    NamespaceOperations, NewBatch, NewKeyError, Step, StepError, export, import, step_id,
+    NamespaceOperations, NewBatch, NewKeyError, NewVerification, Step, StepError, TrialFuture, Trials,
+    VerificationError, Verifications, export, import, step_id, verification,
 };
 pub use segno_runs::ports::{
     PortFuture,

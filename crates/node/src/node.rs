@@ -6,7 +6,7 @@ use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers
 use segno_dispatch::{self, Dispatch};
 use segno_environment::{Environment, environment::Listener};
 use segno_matching::Matching;
-use segno_operations::{AccessKeys, Batches, NamespaceOperations};
+use segno_operations::{AccessKeys, Batches, NamespaceOperations, Verifications};
 use segno_runs::{
     error::CallError,
     loops,
@@ -35,6 +35,8 @@ pub struct Node {
     pub namespaces: Arc<NamespaceOperations>,
     /// Batch jobs.
     pub batches: Arc<Batches>,
+    /// Trials of open runs on other versions of workers.
+    pub verifications: Arc<Verifications>,
     /// Who may call.
     pub access_keys: Arc<AccessKeys>,
     /// Workflows that the node executes itself.
@@ -76,7 +78,8 @@ impl Node {
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
         let access_keys = AccessKeys::new(runs.clone());
         let batches = Batches::new(runs.clone());
-        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone());
+        let verifications = Verifications::new(runs.clone());
+        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone(), verifications.clone());
         let cluster = peers.map(|peers| {
             let parts = Parts {
                 dispatch: dispatch.clone(),
@@ -105,7 +108,18 @@ impl Node {
         runs.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
         let scripts = Scripts::new(host, &runs);
         scripts.start();
-        Ok(Arc::new(Self { runs, matching, workers, dispatch, namespaces, batches, access_keys, scripts, cluster }))
+        Ok(Arc::new(Self {
+            runs,
+            matching,
+            workers,
+            dispatch,
+            namespaces,
+            batches,
+            verifications,
+            access_keys,
+            scripts,
+            cluster,
+        }))
     }
 
     /// Stops handing out work: long polls end empty, new calls are refused.

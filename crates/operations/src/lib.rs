@@ -1,6 +1,7 @@
 //! Operations over many runs, and what an operator sets up: namespaces are registered, changed and deleted
-//! ([`namespaces`]), batch jobs do the same to many executions ([`batch`]), exports and imports move a whole store
-//! ([`moving`]), and access keys say who may call ([`access_keys`]).
+//! ([`namespaces`]), batch jobs do the same to many executions ([`batch`]), verifications let workers of a candidate replay
+//! open runs ([`verification`]), exports and imports move a whole store ([`moving`]), and access keys say who may call
+//! ([`access_keys`]).
 //!
 //! Each is a struct of its own above [`Runs`](segno_runs::Runs) and uses only its public methods.
 
@@ -8,6 +9,7 @@ mod access_keys;
 mod batch;
 mod moving;
 mod namespaces;
+pub mod verification;
 
 pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
 pub use batch::{
@@ -15,3 +17,4 @@ pub use batch::{
 };
 pub use moving::{ExportCounts, MoveError, export, import};
 pub use namespaces::NamespaceOperations;
+pub use verification::{NewVerification, TrialFuture, Trials, VerificationError, Verifications};

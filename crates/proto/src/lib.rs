@@ -24,6 +24,8 @@ pub use generated::segno::access::v1 as segno_access;
 pub use generated::segno::cluster::v1 as segno_cluster;
 /// Segno's own protocol for scripts.
 pub use generated::segno::flow::v1 as segno_flow;
+/// Segno's own protocol for rollouts that are tried before they are made.
+pub use generated::segno::verification::v1 as segno_verification;
 /// Segno's own protocol for workers.
 pub use generated::segno::worker::v1 as segno_worker;
 /// Segno's own protocol about workflows.

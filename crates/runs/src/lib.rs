@@ -33,6 +33,7 @@ pub mod placement;
 pub mod ports;
 pub mod queries;
 pub mod recovery;
+mod replayable;
 pub mod reset;
 pub mod round_robin;
 pub mod rules;
@@ -65,6 +66,7 @@ pub use namespaces::{
 };
 pub use options::NodeOptions;
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
+pub use replayable::CompletedTaskEvents;
 pub use rules::RULES_MAX;
 pub use runs::Runs;
 pub use slots::{Current, RunSelector, WorkflowKey, with_request_bytes};

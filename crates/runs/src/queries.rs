@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use segno_proto::{
     common::Payloads,
-    enums::{QueryResultType, WorkflowExecutionStatus},
+    enums::{QueryResultType, WorkflowExecutionStatus, WorkflowTaskFailedCause},
     failure::Failure,
     query::{WorkflowQuery, WorkflowQueryResult},
 };
@@ -38,6 +38,8 @@ pub struct QueryFailure {
     pub message: String,
     /// In full.
     pub failure: Option<Failure>,
+    /// Set if the workflow task failed that was to answer it.
+    pub cause: WorkflowTaskFailedCause,
 }
 
 impl From<WorkflowQueryResult> for QueryAnswer {
@@ -45,7 +47,8 @@ impl From<WorkflowQueryResult> for QueryAnswer {
         if result.result_type() == QueryResultType::Answered {
             Self::Answered(result.answer)
         } else {
-            Self::Failed(QueryFailure { message: result.error_message, failure: result.failure })
+            let cause = WorkflowTaskFailedCause::Unspecified;
+            Self::Failed(QueryFailure { message: result.error_message, failure: result.failure, cause })
         }
     }
 }

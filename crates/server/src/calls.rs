@@ -12,13 +12,15 @@ use segno_calls::request_fields::{of_requests, text_field};
 use segno_node::{HashMap, Node};
 use segno_proto::{
     Rpc, decode::decode, operatorservice as operator, segno_access as access, segno_cluster as cluster,
-    segno_flow as flow, segno_worker as worker, segno_workflow as workflow, workflowservice as api,
+    segno_flow as flow, segno_verification as verification, segno_worker as worker, segno_workflow as workflow,
+    workflowservice as api,
 };
 use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     grpc::{
-        AccessCalls, ClusterCalls, Disabled, FlowCalls, Operator, WorkerLeases, WorkflowExplanations, Workflows,
+        AccessCalls, ClusterCalls, Disabled, FlowCalls, Operator, VerificationCalls, WorkerLeases,
+        WorkflowExplanations, Workflows,
         routing::{self, Forwarding, Route, RouteSource, of_activity, of_execution, of_operations, of_queue},
     },
     metrics::calls::MethodCalls,
@@ -38,6 +40,7 @@ pub(crate) struct Handlers {
     access: AccessCalls,
     explanations: WorkflowExplanations,
     cluster: ClusterCalls,
+    verifications: VerificationCalls,
 }
 
 impl Handlers {
@@ -51,6 +54,7 @@ impl Handlers {
             access: AccessCalls::new(node.clone()),
             explanations: WorkflowExplanations::new(node.clone()),
             cluster: ClusterCalls::new(node.clone()),
+            verifications: VerificationCalls::new(node.clone()),
             node,
         }
     }
@@ -319,6 +323,12 @@ calls! {
     worker::HeartbeatRequest => leases.heartbeat direct, WORK, writes short, |r| Route::Home(r.namespace, r.worker_instance_key);
     worker::ListWorkersRequest => leases.list_workers direct, READ, reads lists;
     worker::DescribeWorkerRequest => leases.describe_worker direct, READ, reads short;
+
+    verification::StartRequest => verifications.start within, WRITE, writes short, Route::Once;
+    verification::DescribeRequest => verifications.describe direct, READ, reads short, Route::Once;
+    verification::ListRequest => verifications.list direct, READ, reads lists, Route::Once;
+    verification::StopRequest => verifications.stop direct, WRITE, writes short, Route::Once;
+    verification::TryRunRequest => verifications.try_run direct, WRITE, reads waits, |r| Route::Workflow(r.namespace, r.workflow_id);
 
     workflow::ExplainRequest => explanations.explain within, READ, reads short, |r| Route::Workflow(r.namespace, r.workflow_id);
     workflow::DescribeQueueRequest => explanations.describe_queue direct, READ, reads short, |r| Route::Home(r.namespace, r.task_queue);

@@ -30,6 +30,7 @@ mod schedules;
 mod script;
 mod scripts;
 mod times;
+mod verification;
 mod workers;
 mod workflow;
 mod workflow_actions;
@@ -272,6 +273,8 @@ impl Web {
             (false, ["schedules", id]) => self.schedule_page(namespace, id, asked).await,
             (true, ["schedules", id]) => self.schedule_action(namespace, id, &asked.form).await,
             (false, ["task-queues"]) => self.queues_page(namespace, asked).await,
+            (false, ["verification"]) => self.verification_page(namespace, asked).await,
+            (true, ["verification"]) => self.verification_action(namespace, &asked.form).await,
             (false, ["workers"]) => self.workers_page(namespace).await,
             (false, ["workers", key]) => self.worker_page(namespace, key).await,
             (false, ["batches"]) => self.batches_page(namespace, asked).await,

@@ -33,7 +33,7 @@ const PAUSE_FACTOR: u32 = 20;
 /// Something is sent at least this often, so that dead connections are noticed.
 const PING_ROUNDS: u32 = 15;
 /// Pages that change without commits are compared every round: pollers come, rates change.
-const WITHOUT_COMMITS: [&str; 3] = ["task-queues", "workers", "cluster"];
+const WITHOUT_COMMITS: [&str; 4] = ["task-queues", "verification", "workers", "cluster"];
 
 /// A body that ends when its sender does.
 pub struct EventStream(mpsc::Receiver<Bytes>);

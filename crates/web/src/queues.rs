@@ -15,6 +15,7 @@ use super::{
     Answer, PageError, PageRequest, Web,
     layout::Page,
     times,
+    verification::address_of_queue,
     workflow_now::queue_address,
     workflows::{grouped, note},
 };
@@ -54,6 +55,7 @@ impl Web {
                             (half("Workflow tasks", workflow, queue == script::QUEUE))
                             (half("Activities", activity, false))
                         }
+                        p { a href=(address_of_queue(namespace, queue)) { "Verify new code" } " with the open runs of this queue." }
                     }
                 }
             }

@@ -20,6 +20,7 @@ describe('Temporal TypeScript SDK', () => {
   require('./scenarios/workers');
   require('./scenarios/liveness');
   require('./scenarios/scripts');
+  require('./scenarios/verification');
   require('./scenarios/security');
   require('./scenarios/time-skipping');
   // Last: it replays the histories of the scenarios above.

@@ -115,6 +115,7 @@ impl ClientError {
             Code::NotFound if message.starts_with("there is no script") => Some(
                 "`segno flow list` shows the scripts there are, `segno flow deploy FILE` adds one; is the --namespace right?",
             ),
+            code if what.ends_with("deployment") || what.ends_with("version") => deployment_hint(code, &message),
             Code::NotFound if message.contains("namespace") => {
                 Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
             }
@@ -144,6 +145,47 @@ impl ClientError {
             }
             _ => None,
         }
+    }
+}
+
+/// What to try next after a refused call about a worker deployment.
+fn deployment_hint(code: Code, message: &str) -> Option<&'static str> {
+    match code {
+        Code::NotFound if message.contains("namespace ") => {
+            Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
+        }
+        Code::NotFound if message.contains("no worker deployment found") => Some(
+            "`segno deployment list` shows the deployments there are; one appears when a worker with a deployment version \
+             polls. Is the --namespace right?",
+        ),
+        Code::NotFound => Some(
+            "`segno deployment describe` shows the versions there are. A version appears when a worker with its build id polls: \
+             start one first",
+        ),
+        _ if message.contains("conflict token mismatch") => Some(
+            "Another client changed the deployment meanwhile: look at it with `segno deployment describe` and repeat the command",
+        ),
+        _ if message.contains("is missing active task queues") => Some(
+            "Start workers of the new version on all task queues that `segno deployment describe-version` shows for the current \
+             one, or say --ignore-missing-task-queues",
+        ),
+        _ if message.contains("manageridentity") => Some(
+            "`segno deployment set-manager NAME --self` takes the deployment over, `--unset` frees it; or pass the --identity of \
+             the manager",
+        ),
+        _ if message.contains("since it is current or ramping") => Some(
+            "Make another version current with `segno deployment set-current`, or end the ramp with `segno deployment \
+             set-ramping NAME --delete`",
+        ),
+        _ if message.contains("since it is draining") => Some(
+            "Workflows are pinned to it, or it stopped being current a moment ago: `segno deployment describe` shows how many. Wait \
+             for them, move them, or say --skip-drainage",
+        ),
+        _ if message.contains("has active pollers") => Some("Stop the workers of the version first"),
+        _ if message.contains("deployment has versions") => {
+            Some("Delete its versions first, with `segno deployment delete-version`")
+        }
+        _ => None,
     }
 }
 

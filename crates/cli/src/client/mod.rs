@@ -21,6 +21,7 @@ use segno_proto::{
     Nanos, operatorservice::operator_service_client::OperatorServiceClient,
     segno_access::access_service_client::AccessServiceClient,
     segno_cluster::cluster_service_client::ClusterServiceClient, segno_flow::flow_service_client::FlowServiceClient,
+    segno_verification::verification_service_client::VerificationServiceClient,
     segno_worker::worker_service_client::WorkerServiceClient,
     segno_workflow::workflow_service_client::WorkflowServiceClient as ExplanationServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
@@ -135,6 +136,8 @@ pub struct Client {
     pub cluster: ClusterServiceClient<Channel>,
     /// Why workflows do not go on; Segno's own.
     pub explanations: ExplanationServiceClient<Channel>,
+    /// Rollouts that are tried; Segno's own.
+    pub verifications: VerificationServiceClient<Channel>,
     /// Scripts; Segno's own.
     pub flows: FlowServiceClient<Channel>,
     /// The namespace the command is about.
@@ -192,6 +195,7 @@ impl Client {
             workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             cluster: ClusterServiceClient::new(channel.clone()),
             explanations: ExplanationServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            verifications: VerificationServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             flows: FlowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
             namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),

@@ -31,6 +31,7 @@ macro_rules! noun {
 pub mod activity;
 pub mod batch;
 pub mod cluster;
+pub mod deployment;
 pub mod flow;
 pub mod key;
 pub mod namespace;
@@ -38,6 +39,7 @@ mod pages;
 pub mod schedule;
 pub mod search_attribute;
 pub mod task_queue;
+mod verification;
 pub mod watch;
 pub mod worker;
 pub mod workflow;
@@ -161,11 +163,16 @@ pub fn reason(given: Option<String>, identity: &str) -> String {
 
 /// Asks before something is gone for good, unless the user said yes already.
 pub fn confirm(yes: bool, question: &str) -> anyhow::Result<()> {
+    confirm_or(yes, question, ClientError::NotConfirmed("this cannot be undone: say --yes if you mean it"))
+}
+
+/// Asks before a change, unless the user said yes already. `refused` is the error if there is no terminal.
+pub fn confirm_or(yes: bool, question: &str, refused: ClientError) -> anyhow::Result<()> {
     if yes {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        return Err(ClientError::NotConfirmed("this cannot be undone: say --yes if you mean it").into());
+        return Err(refused.into());
     }
     eprint!("{question} [y/N] ");
     io::stderr().flush()?;

@@ -11,5 +11,6 @@ mod repeats;
 mod scripts;
 mod stopping;
 mod tenants;
+mod trials;
 mod update_faults;
 mod versions;

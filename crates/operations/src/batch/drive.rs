@@ -290,19 +290,19 @@ impl Batches {
 }
 
 /// Keeps steps apart.
-struct Pace {
+pub(crate) struct Pace {
     apart: Duration,
     next: Instant,
 }
 
 impl Pace {
-    fn new(per_second: f64) -> Self {
+    pub(crate) fn new(per_second: f64) -> Self {
         let apart = if per_second > 0.0 { Duration::try_from_secs_f64(1.0 / per_second) } else { Ok(Duration::ZERO) };
         Self { apart: apart.unwrap_or(Duration::MAX), next: Instant::now() }
     }
 
     /// How long the next step has to wait.
-    fn wait(&mut self) -> Duration {
+    pub(crate) fn wait(&mut self) -> Duration {
         let now = Instant::now();
         let at = self.next.max(now);
         self.next = at.checked_add(self.apart).unwrap_or(at);

@@ -13,6 +13,7 @@ mod jobs;
 mod position;
 mod step_id;
 
+pub(crate) use drive::Pace;
 pub use jobs::Batches;
 pub use jobs::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError};
 pub use step_id::step_id;

@@ -141,6 +141,7 @@ impl NamespaceOperations {
         self.runs.forget_starts(key);
         self.batches.forget(key, Nanos::MAX).await?;
         self.runs.forget_deployments(key).await?;
+        self.verifications.forget(key).await?;
         let runs = self.runs.clone();
         finish(async move { runs.namespaces.forget(&*runs.store, key).await }).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");

@@ -13,12 +13,13 @@ use segno_runs::Runs;
 use segno_store::NamespaceKey;
 use tokio::sync::Notify;
 
-use crate::batch::Batches;
+use crate::{batch::Batches, verification::Verifications};
 
 /// Changes namespaces and deletes what belongs to them.
 pub struct NamespaceOperations {
     runs: Arc<Runs>,
     batches: Arc<Batches>,
+    verifications: Arc<Verifications>,
     /// Namespaces that this node is deleting.
     deleting: Mutex<HashSet<NamespaceKey>>,
     /// Notified when closed runs may be due earlier than before.
@@ -27,8 +28,8 @@ pub struct NamespaceOperations {
 
 impl NamespaceOperations {
     /// Operations that have not started: see [`NamespaceOperations::start`].
-    pub fn new(runs: Arc<Runs>, batches: Arc<Batches>) -> Arc<Self> {
-        Arc::new(Self { runs, batches, deleting: Mutex::default(), retention_changed: Notify::new() })
+    pub fn new(runs: Arc<Runs>, batches: Arc<Batches>, verifications: Arc<Verifications>) -> Arc<Self> {
+        Arc::new(Self { runs, batches, verifications, deleting: Mutex::default(), retention_changed: Notify::new() })
     }
 
     /// Starts the deletion of expired runs, and continues deletions of namespaces.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use segno_node::{Current, Namespace, Token, WorkflowKey};
+use segno_node::{Current, Namespace, Token, WorkflowKey, trial_task_events};
 use segno_proto::{
     History,
     enums::HistoryEventFilterType,
@@ -27,6 +27,10 @@ fn page_size(requested: i32) -> usize {
         Ok(size) if (1..=PAGE_MAX).contains(&size) => size,
         _ => PAGE_MAX,
     }
+}
+
+fn page_token(current: &Current, event_id: i64) -> PageToken {
+    PageToken { run_id: current.run.info.run_id.clone(), event_id, last_event_id: 0, with_task: false }
 }
 
 impl Workflows {
@@ -66,6 +70,21 @@ impl Workflows {
             current = self.wait(&key, current, from, false, news_until).await?;
         }
         let size = page_size(request.maximum_page_size);
+        if let Some(token) = token.filter(|token| token.last_event_id > 0) {
+            // The worker that tries a run replays no more of it than the first page was cut from.
+            let last = token.last_event_id;
+            let mut view = self.node.runs.history_until(&current, from, last, size).await.map_err(failed)?;
+            if token.with_task && view.next_event_id.is_none() {
+                let (queue, now) = (&current.run.info.task_queue, self.node.runs.clock_now());
+                view.push_events(&trial_task_events(last, queue, now), 1);
+            }
+            let next = view.next_event_id.map(|event_id| PageToken { event_id, ..token }.seal(&namespace.token_key));
+            return Ok(GetWorkflowExecutionHistoryResponse {
+                history: Some(view.into_history()),
+                next_page_token: next.unwrap_or_default(),
+                ..Default::default()
+            });
+        }
         let view = self.node.runs.history(&current, from, size, with_unwritten).await.map_err(failed)?;
         let end = current.run.state().next_event_id;
         let next = match view.next_event_id {
@@ -73,8 +92,7 @@ impl Workflows {
             None if request.wait_new_event && current.run.is_running() => Some(end),
             None => None,
         };
-        let next_page_token = next
-            .map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));
+        let next_page_token = next.map(|event_id| page_token(&current, event_id).seal(&namespace.token_key));
         Ok(GetWorkflowExecutionHistoryResponse {
             history: Some(view.into_history()),
             next_page_token: next_page_token.unwrap_or_default(),
@@ -110,9 +128,8 @@ impl Workflows {
             GetWorkflowExecutionHistoryResponse { history: Some(History::default()), ..Default::default() };
         if current.run.is_running() {
             if wait {
-                let run_id = current.run.info.run_id.clone();
                 let event_id = current.run.state().next_event_id;
-                response.next_page_token = PageToken { run_id, event_id }.seal(&namespace.token_key);
+                response.next_page_token = page_token(&current, event_id).seal(&namespace.token_key);
             }
             return Ok(response);
         }
@@ -132,9 +149,8 @@ impl Workflows {
         let current = self.node.runs.snapshot(&key, &run_id).await.map_err(failed)?;
         let size = page_size(request.maximum_page_size);
         let page = self.node.runs.history_reverse(&current, until, size).await.map_err(failed)?;
-        let next_page_token = page
-            .before_event_id
-            .map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));
+        let next_page_token =
+            page.before_event_id.map(|event_id| page_token(&current, event_id).seal(&namespace.token_key));
         Ok(GetWorkflowExecutionHistoryReverseResponse {
             history: Some(History::from_events(&page.events)),
             next_page_token: next_page_token.unwrap_or_default(),

@@ -39,6 +39,7 @@ mod system;
 mod time_skipping;
 mod tokens;
 mod updates;
+mod verifications;
 mod visibility;
 mod workers;
 mod workflow_tasks;
@@ -60,6 +61,7 @@ pub use leases::WorkerLeases;
 pub use operator::Operator;
 pub use system::SERVER_VERSION;
 pub use time_skipping::TimeSkipping;
+pub(crate) use verifications::VerificationCalls;
 
 use crate::{
     status,

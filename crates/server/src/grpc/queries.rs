@@ -40,7 +40,8 @@ impl Workflows {
         let answer = if request.completed_type() == QueryResultType::Answered {
             QueryAnswer::Answered(request.query_result)
         } else {
-            QueryAnswer::Failed(QueryFailure { message: request.error_message, failure: request.failure })
+            let cause = request.cause();
+            QueryAnswer::Failed(QueryFailure { message: request.error_message, failure: request.failure, cause })
         };
         if !self.node.dispatch.answer_query(token.query_id, answer) {
             return Err(status::not_found("query task not found, or already expired"));

@@ -134,9 +134,11 @@ fn place_of(node: &Node, route: &Route) -> Place {
             of_workflow(node, namespace, &format!("{}{id}", standalone::WORKFLOW_ID_PREFIX))
         }
         // What cannot be read is refused here, with the right words.
-        Route::Token(namespace, token) => {
-            workflow_of_token(node, namespace, token).map_or(Place::Here, |key| node.runs.place(&key))
-        }
+        Route::Token(namespace, token) => match workflow_of_token(node, namespace, token) {
+            Some(key) => node.runs.place(&key),
+            // A failed workflow task that was a query.
+            None => query_node(node, namespace, token).map_or(Place::Here, |asker| node.runs.node_place(asker)),
+        },
         Route::Query(token) => {
             let body = token.len().checked_sub(MAC_BYTES).map(|length| &token[..length]);
             let asker = body.and_then(|body| QueryToken::decode(body).ok()).map_or(0, |token| token.node);
@@ -154,6 +156,12 @@ fn of_workflow(node: &Node, namespace: &str, workflow_id: &str) -> Place {
         Some(namespace) if !workflow_id.is_empty() => node.runs.place(&WorkflowKey::new(namespace.key, workflow_id)),
         _ => Place::Here,
     }
+}
+
+/// The node that sent the query of a token.
+fn query_node(node: &Node, namespace: &str, token: &[u8]) -> Option<u64> {
+    let namespace = node.runs.namespaces.get(namespace)?;
+    QueryToken::open(token, &namespace.token_key).ok().map(|token| token.node)
 }
 
 /// The workflow of a task token, of ours or of Temporal's.

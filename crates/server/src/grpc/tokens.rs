@@ -25,6 +25,12 @@ pub struct PageToken {
     /// The next event.
     #[prost(int64, tag = "2")]
     pub event_id: i64,
+    /// The last event, if the history does not go on to its end; else 0.
+    #[prost(int64, tag = "3")]
+    pub last_event_id: i64,
+    /// Whether a workflow task follows that last event.
+    #[prost(bool, tag = "4")]
+    pub with_task: bool,
 }
 
 impl Token for PageToken {

@@ -1,5 +1,6 @@
 //! The worker's side of workflow tasks: poll, complete, fail, reset stickiness.
 
+use bytes::Bytes;
 use segno_engine::{
     Run,
     complete_task::CompleteTask,
@@ -8,7 +9,7 @@ use segno_engine::{
 };
 use segno_node::{
     Caller, Namespace, Poll, PollOutcome, PollerVersion, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector,
-    Sdk, StartedTask, TaskToken, Token,
+    StartedTask, TaskToken, Token,
 };
 use segno_proto::{
     command::{Command, command::Attributes},
@@ -33,7 +34,9 @@ use super::{
     tokens::{PageToken, task_of},
 };
 use crate::{
-    deadline, peers, security, status,
+    deadline,
+    peers::{self, CallMetadata},
+    security, status,
     validate::{self, size::Sizes},
 };
 
@@ -46,8 +49,13 @@ pub(crate) fn scaling(delta: i32) -> Option<PollerScalingDecision> {
 pub(crate) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
     let info = &task.run.info;
     let key = &namespace.token_key;
-    let next_page_token =
-        task.history.next_event_id.map(|event_id| PageToken { run_id: info.run_id.clone(), event_id }.seal(key));
+    let trial = task.query.as_ref().and_then(|query| query.trial.as_ref());
+    let last_event_id = trial.map_or(0, |trial| trial.last_event_id);
+    // A trial for workers that compare nothing for a query.
+    let with_task = trial.is_some() && task.task.started_event_id > 0;
+    let run_id = &info.run_id;
+    let page = |event_id| PageToken { run_id: run_id.clone(), event_id, last_event_id, with_task }.seal(key);
+    let next_page_token = task.history.next_event_id.map(page);
     let task_token = match &task.query {
         Some(query) => QueryToken { query_id: query.id, node: query.node }.seal(key),
         None => TaskToken {
@@ -71,7 +79,7 @@ pub(crate) fn task_response(namespace: &Namespace, task: StartedTask, backlog: u
         backlog_count_hint: backlog as i64,
         next_page_token: next_page_token.unwrap_or_default(),
         history: Some(task.history.into_history()),
-        query: task.query.map(|query| query.query),
+        query: task.query.filter(|_| !with_task).map(|query| query.query),
         workflow_execution_task_queue: Some(TaskQueue {
             name: info.task_queue.clone(),
             kind: TaskQueueKind::Normal as i32,
@@ -91,7 +99,7 @@ impl Workflows {
         request: Request<PollWorkflowTaskQueueRequest>,
     ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
         security::check_queue(&request, request.get_ref().task_queue.as_ref(), true)?;
-        let (until, connection) = (deadline::poll(&request), peers::of(&request));
+        let (until, metadata) = (deadline::poll(&request), CallMetadata::of(&request));
         let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
@@ -107,7 +115,7 @@ impl Workflows {
             caller: Caller {
                 worker: request.worker_instance_key,
                 control_queue: request.worker_control_task_queue,
-                connection,
+                connection: metadata.connection,
             },
             sticky,
             deadline: until?,
@@ -116,7 +124,7 @@ impl Workflows {
                 capabilities: request.worker_version_capabilities,
                 deployment: request.deployment_options,
             },
-            sdk: Sdk::default(),
+            sdk: metadata.sdk(),
         };
         let version = version_of(&poll.version);
         let begun = Instant::now();
@@ -153,7 +161,17 @@ impl Workflows {
         let mut request = request.into_inner();
         let digest = Digest::of(repeats::Call::TaskCompleted, &request);
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
-        let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
+        let (namespace, token) = match self.open_any::<TaskToken>(&request.namespace, &request.task_token) {
+            Ok(opened) => opened,
+            Err(refused) => {
+                // It may be of a trial, which changes nothing.
+                let Some(id) = self.query_id(&request.namespace, &request.task_token) else { return Err(refused) };
+                return match self.node.dispatch.complete_trial(id, &request.commands) {
+                    true => Ok(Response::new(RespondWorkflowTaskCompletedResponse::default())),
+                    false => Err(refused),
+                };
+            }
+        };
         let (key, task) = task_of(&namespace, &token);
         if request.intermediate_page || request.page_number > 0 {
             let found = self.node.runs.snapshot(&key, &token.run_id).await.map_err(failed)?;
@@ -228,12 +246,27 @@ impl Workflows {
         Ok(response)
     }
 
+    /// The query of a token, if it is one of a query.
+    fn query_id(&self, namespace: &str, token: &Bytes) -> Option<u64> {
+        self.open::<QueryToken>(namespace, token).ok().map(|(_, token)| token.query_id)
+    }
+
     pub(crate) async fn fail_workflow_task(
         &self,
         mut request: RespondWorkflowTaskFailedRequest,
     ) -> Result<RespondWorkflowTaskFailedResponse, Status> {
         validate::worker::workflow_task_failed(&mut request, self.sizes()).map_err(refused)?;
-        let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
+        let (namespace, token) = match self.open_any::<TaskToken>(&request.namespace, &request.task_token) {
+            Ok(opened) => opened,
+            Err(refused) => {
+                // It may be of a trial.
+                let Some(id) = self.query_id(&request.namespace, &request.task_token) else { return Err(refused) };
+                return match self.node.dispatch.fail_trial(id, request.cause(), request.failure) {
+                    true => Ok(RespondWorkflowTaskFailedResponse::default()),
+                    false => Err(refused),
+                };
+            }
+        };
         let (key, task) = task_of(&namespace, &token);
         let cause = request.cause();
         let call = FailTask {

@@ -20,6 +20,7 @@ mod start_options;
 mod terminate;
 mod trace;
 mod update;
+mod verify;
 mod why;
 
 pub use outcome::Outcome;
@@ -68,6 +69,8 @@ noun!(Workflow {
     Result(result::ResultOf),
     /// Deletes a workflow and its history.
     Delete(delete::Delete),
+    /// Tries whether workers with other code can replay open runs.
+    Verify(verify::Verify),
     /// Explains why a workflow does not go on.
     Why(why::Why),
 });

@@ -60,6 +60,20 @@ final class Server implements AutoCloseable {
     return run(all, Map.of("SEGNO_API_KEY", Files.readString(file("admin.key")).trim()));
   }
 
+  /** The exit code of a command, and what it printed. */
+  record Ended(int code, String text) {}
+
+  /** Runs a command that may fail. */
+  Ended ended(String... words) throws Exception {
+    List<String> all = new ArrayList<>(List.of(words));
+    all.addAll(List.of("--address", address, "--tls-ca-path", file("ca.pem").toString()));
+    Process process = command(all, Map.of()).redirectErrorStream(true).start();
+    try (InputStream output = process.getInputStream()) {
+      String text = new String(output.readAllBytes(), StandardCharsets.UTF_8);
+      return new Ended(process.waitFor(), text);
+    }
+  }
+
   @Override
   public void close() throws InterruptedException {
     process.destroyForcibly().waitFor();
