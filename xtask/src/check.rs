@@ -133,6 +133,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("circles of files", check_circles::circles),
     ("module heads", check_source::heads),
     ("file length", check_source::length),
+    ("nouns first in comments", check_source::nouns_first),
     ("no unwrap()", check_source::unwraps),
     ("nothing left undone", check_source::undone),
     ("pure engine", check_source::engine),

@@ -138,7 +138,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
         &["tokio", "tonic", "prost", "rand", "getrandom", "rusqlite", "hyper", "tracing"],
         "the language is pure: no waiting, no IO, no chance",
     ),
-    ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and no executor"),
+    ("segno-store", &["tonic", "prost", "hyper"], "the contract knows bytes"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its threads are its own"),
     ("segno-store-postgres", &["tonic", "hyper"], "storage knows no requests"),
     ("segno-environment", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),

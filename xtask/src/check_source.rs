@@ -44,12 +44,56 @@ const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
 /// Files that still name a request. Take out those that no longer do; never add one.
 const REQUEST_EXCEPTIONS: &[&str] = &[];
 
+/// Where no doc comment begins with "What": it names the thing. Add a directory when it has none left.
+const NOUNS_FIRST: &[&str] = &[
+    "calls",
+    "cluster",
+    "cron",
+    "dispatch",
+    "engine",
+    "environment",
+    "http-api",
+    "http2",
+    "matching",
+    "node",
+    "operations",
+    "proto",
+    "proto-json",
+    "runs",
+    "scripts",
+    "security",
+    "server",
+    "store",
+    "store-postgres",
+    "store-sqlite",
+    "tls",
+    "web",
+    "workers",
+];
+
 /// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/internals/architecture.md`.
 const REPLACED: &[(&str, &str)] = &[
     ("Refused", "`CommandError` in the engine, `RequestError` in the server"),
     ("greeted", "`preface_received`"),
     ("introduced", "`settings_received`"),
 ];
+
+/// The doc comment of an item begins with the thing and not with "What".
+pub fn nouns_first(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let covered = |file: &&File| NOUNS_FIRST.iter().any(|name| file.path.starts_with(&format!("crates/{name}/src/")));
+    for file in rust(tree).filter(covered) {
+        let mut inside = false;
+        for (number, line) in (1..).zip(file.text.lines()) {
+            let doc = line.trim_start().strip_prefix("///");
+            if !inside && doc.is_some_and(|text| text.starts_with(" What ")) {
+                problems.push(Problem::at(&file.path, number, "begin with the thing: \"The version that ...\""));
+            }
+            inside = doc.is_some();
+        }
+    }
+    problems
+}
 
 fn rust(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| file.is_rust())
@@ -299,6 +343,14 @@ mod tests {
         assert_eq!(lines(heads, "a.rs", "use std::fmt;\n"), [1]);
         assert_eq!(lines(heads, "a.rs", "//! What this is.\nuse std::fmt;\n"), NONE);
         assert_eq!(lines(heads, "a.py", "import os\n"), NONE);
+    }
+
+    #[test]
+    fn a_doc_comment_that_begins_with_what_is_found() {
+        let text =
+            "/// What it does.\nfn a() {}\n/// The sum.\n/// What is left of it.\nfn b() {}\n//! What is this?\n";
+        assert_eq!(lines(nouns_first, "crates/runs/src/a.rs", text), [1]);
+        assert_eq!(lines(nouns_first, "crates/runs/tests/a.rs", text), NONE);
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl fmt::Display for ShortText {
     }
 }
 
-/// What a request says of its caller, besides the message.
+/// The part of a request that describes its caller, besides the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallMetadata {
     /// The connection that it came on.
@@ -50,7 +50,7 @@ pub struct CallMetadata {
 }
 
 impl CallMetadata {
-    /// Notes a header if it says something of the caller.
+    /// Notes a header if it describes the caller.
     pub fn field(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"grpc-timeout" => self.timeout = timeout(value),

@@ -1,10 +1,9 @@
 //! Fields of requests, found in their bytes before anything is decoded. Which fields those are comes from the descriptors of the
 //! protocol.
 
-use std::collections::HashMap;
-
 use prost::Message;
 use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
+use segno_node::HashMap;
 use segno_proto::DESCRIPTORS;
 
 /// Wire types of protobuf.
@@ -13,16 +12,16 @@ const FIXED64: u64 = 1;
 const BYTES: u64 = 2;
 const FIXED32: u64 = 5;
 
-/// What is made of the descriptor of every method's request, by the method's path.
+/// A value for every method, read from the descriptor of its request, by the method's path.
 pub fn of_requests<T: Default>(read: impl Fn(&str, &DescriptorProto) -> T) -> HashMap<String, T> {
     // Without descriptors nothing would be known, and everything refused.
     let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap_or_default();
-    let mut messages: HashMap<String, &DescriptorProto> = HashMap::new();
+    let mut messages: HashMap<String, &DescriptorProto> = HashMap::default();
     for file in &set.file {
         let of_file = file.message_type.iter();
         messages.extend(of_file.map(|message| (format!(".{}.{}", file.package(), message.name()), message)));
     }
-    let mut found = HashMap::new();
+    let mut found = HashMap::default();
     for file in &set.file {
         for service in &file.service {
             for method in &service.method {

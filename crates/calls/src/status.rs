@@ -33,7 +33,7 @@ pub fn named(code: Code, text: impl Into<String>, kind: &str, detail: &impl Mess
     Status::with_details(code, message, Bytes::from(status.encode_to_vec()))
 }
 
-/// Something is not there.
+/// The subject of a call does not exist.
 pub fn not_found(text: impl Into<String>) -> Status {
     detailed(Code::NotFound, text, "NotFoundFailure", &NotFoundFailure::default())
 }
@@ -65,21 +65,18 @@ fn not_ready(text: impl Into<String>) -> Status {
     detailed(Code::FailedPrecondition, text, "WorkflowNotReadyFailure", &WorkflowNotReadyFailure::default())
 }
 
-fn busy(text: impl Into<String>) -> Status {
-    let detail = ResourceExhaustedFailure {
-        cause: ResourceExhaustedCause::BusyWorkflow as i32,
-        scope: ResourceExhaustedScope::Namespace as i32,
-    };
+fn resource_exhausted(text: impl Into<String>, cause: ResourceExhaustedCause, scope: ResourceExhaustedScope) -> Status {
+    let detail = ResourceExhaustedFailure { cause: cause as i32, scope: scope as i32 };
     detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
+fn busy(text: impl Into<String>) -> Status {
+    resource_exhausted(text, ResourceExhaustedCause::BusyWorkflow, ResourceExhaustedScope::Namespace)
 }
 
 /// Too much at the same time.
 fn limited(text: impl Into<String>) -> Status {
-    let detail = ResourceExhaustedFailure {
-        cause: ResourceExhaustedCause::ConcurrentLimit as i32,
-        scope: ResourceExhaustedScope::Namespace as i32,
-    };
-    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+    resource_exhausted(text, ResourceExhaustedCause::ConcurrentLimit, ResourceExhaustedScope::Namespace)
 }
 
 /// A limit that the operator set was reached; says when to try again.
@@ -110,20 +107,12 @@ struct RetryInfo {
 
 /// Storage is full: a limit of the whole system, not of a namespace.
 fn storage_full(text: impl Into<String>) -> Status {
-    let detail = ResourceExhaustedFailure {
-        cause: ResourceExhaustedCause::PersistenceStorageLimit as i32,
-        scope: ResourceExhaustedScope::System as i32,
-    };
-    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+    resource_exhausted(text, ResourceExhaustedCause::PersistenceStorageLimit, ResourceExhaustedScope::System)
 }
 
 /// More comes than the system can write.
 fn overloaded(text: impl Into<String>) -> Status {
-    let detail = ResourceExhaustedFailure {
-        cause: ResourceExhaustedCause::SystemOverloaded as i32,
-        scope: ResourceExhaustedScope::System as i32,
-    };
-    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+    resource_exhausted(text, ResourceExhaustedCause::SystemOverloaded, ResourceExhaustedScope::System)
 }
 
 /// Pages of a completion are not there: the worker sends all of them again.

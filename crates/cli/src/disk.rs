@@ -41,7 +41,7 @@ pub struct Watch {
 
 impl Watch {
     /// Reports the free space and says in the log if it is short.
-    pub fn look(&mut self, place: &Path) {
+    pub fn check(&mut self, place: &Path) {
         let Some(room) = Room::of(place) else { return };
         segno_server::report_disk_free(room.free);
         if self.is_news(room) {

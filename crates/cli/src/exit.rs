@@ -26,7 +26,7 @@ const NOT_THERE: u8 = 66;
 const UNAVAILABLE: u8 = 69;
 /// This program or the other side has a defect.
 const SOFTWARE: u8 = 70;
-/// The operating system refuses something basic.
+/// The operating system refuses a basic operation.
 const SYSTEM: u8 = 71;
 /// The disk does not work.
 const IO: u8 = 74;

@@ -66,7 +66,7 @@ impl OpenStore {
 }
 
 impl DataPlace {
-    /// Does something with the store, alone.
+    /// Works with the store, alone.
     fn with(
         self,
         work: impl FnOnce(&dyn Store) -> anyhow::Result<ExportCounts> + Send + 'static,

@@ -67,7 +67,7 @@ pub enum Data {
     },
 }
 
-/// Something without which a server cannot work has ended. Started again it goes on from what is stored.
+/// An essential part of the server has ended. A new start goes on from the stored state.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: the server stops. Nothing that was acknowledged is lost; start it again, and please report this")]
 pub struct ServerFailure(String);
@@ -220,7 +220,7 @@ impl Plan {
             served = server.run(node, stopped) => served.map(|()| None).map_err(anyhow::Error::from),
             lost = removed(&kept) => Err(lost.into()),
             why = ended(&kept) => Ok(Some(why)),
-            why = watched.runs.failed() => Err(ServerFailure(why).into()),
+            why = watched.runs.lifecycle.failed() => Err(ServerFailure(why).into()),
         };
         // What of the node still runs comes to its end.
         watched.shut_down();
@@ -260,7 +260,7 @@ async fn removed(kept: &ServerStore) -> DataDirRemoved {
     let ServerStore::OnDisk(store, directory) = kept else { return std::future::pending().await };
     let mut watch = Watch::default();
     loop {
-        watch.look(directory);
+        watch.check(directory);
         tokio::time::sleep(FILE_CHECK_INTERVAL).await;
         let store = store.clone();
         // Commits look by themselves and fail at once; this is for the end of the process.

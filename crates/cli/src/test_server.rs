@@ -73,29 +73,29 @@ impl TestServer {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Option<Result<TestServer, String>> {
+    fn requested(line: &str) -> Option<Result<TestServer, String>> {
         let found = asked_for(line.split_whitespace().map(str::to_owned))?;
         Some(found.map_err(|error| error.to_string()))
     }
 
     #[test]
     fn a_port_alone_is_the_test_server() {
-        assert_eq!(asked("7233"), Some(Ok(TestServer { port: 7233, skipping: TimeSkippingMode::Locked })));
+        assert_eq!(requested("7233"), Some(Ok(TestServer { port: 7233, skipping: TimeSkippingMode::Locked })));
         let unlocked = TestServer { port: 7233, skipping: TimeSkippingMode::Unlocked };
-        assert_eq!(asked("7233 --enable-time-skipping"), Some(Ok(unlocked)));
-        assert_eq!(asked("7233 --Enable-Time-Skipping"), Some(Ok(unlocked)));
+        assert_eq!(requested("7233 --enable-time-skipping"), Some(Ok(unlocked)));
+        assert_eq!(requested("7233 --Enable-Time-Skipping"), Some(Ok(unlocked)));
     }
 
     #[test]
     fn anything_else_is_for_the_usual_commands() {
-        assert_eq!(asked(""), None);
-        assert_eq!(asked("serve"), None);
-        assert_eq!(asked("--version 7"), None);
+        assert_eq!(requested(""), None);
+        assert_eq!(requested("serve"), None);
+        assert_eq!(requested("--version 7"), None);
     }
 
     #[test]
     fn a_wrong_port_or_flag_is_named() {
-        assert!(asked("70000").is_some_and(|found| found.is_err_and(|error| error.contains("70000"))));
-        assert!(asked("7233 --fast").is_some_and(|found| found.is_err_and(|error| error.contains("--fast"))));
+        assert!(requested("70000").is_some_and(|found| found.is_err_and(|error| error.contains("70000"))));
+        assert!(requested("7233 --fast").is_some_and(|found| found.is_err_and(|error| error.contains("--fast"))));
     }
 }

@@ -108,7 +108,7 @@ async fn is_of(endpoint: &Endpoint, from: NodeId, certificate: &[u8]) -> bool {
     let membership = &endpoint.topology.membership;
     let (mut seen, mut map) = membership.map();
     while map.member(from).is_none() {
-        membership.look();
+        membership.check_map();
         (seen, map) = membership.next_map(seen).await;
     }
     map.member(from).is_some_and(|member| member.certificate == certificate)

@@ -26,12 +26,12 @@ const MARGIN: Duration = Duration::from_millis(100);
 /// How long each node may take for a call that all nodes make.
 const TO_ALL_MAX: Duration = Duration::from_secs(5);
 
-/// What a call came to.
+/// The reply to a forwarded call.
 #[derive(Debug)]
 pub struct ForwardedReply {
     /// 0 if it succeeded, else the number of its status.
     pub code: i32,
-    /// What is wrong.
+    /// The message of the status.
     pub message: String,
     /// More about what is wrong.
     pub details: Bytes,
@@ -48,7 +48,7 @@ pub struct ForwardedReply {
 pub enum ForwardError {
     /// It was not sent: nothing was done.
     NotSent,
-    /// What it is about is not there: nothing was done.
+    /// The subject of the call is not there: nothing was done.
     Moved,
     /// Whether it was done is unknown.
     Unknown,

@@ -177,7 +177,7 @@ pub(super) struct EdgeWait<'a> {
     edge: &'a Edge,
     key: &'a LaneKey,
     id: u64,
-    /// What it gets: nothing if it is over. An error says that it has to look again where the home is.
+    /// The task; nothing if the poll is over. An error says that it has to look again where the home is.
     pub(super) outcome: oneshot::Receiver<Option<OfferedTask>>,
     /// How many takes the home is to get.
     pub(super) takes_missing: usize,
@@ -325,7 +325,7 @@ impl Edge {
     }
 
     /// Ends takes that no poll needs, forgets queues that no worker polls, and returns the reports for the homes.
-    pub(super) fn look(&self) -> Vec<(NodeId, LaneKey, PollReport)> {
+    pub(super) fn take_reports(&self) -> Vec<(NodeId, LaneKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();
         lock(&self.queues).retain(|key, queue| {

@@ -20,7 +20,7 @@ use segno_tls::{AnyClientCertificate, CertificateCheck, ServerVerifier, ShownCer
 use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// What a node's certificate is made for. No node checks it: the certificate as a whole is compared.
+/// The name in a node's certificate. No node checks it: the certificate as a whole is compared.
 const NAME: &str = "node.segno.invalid";
 
 /// The key and the certificate of one life of a node.
@@ -69,7 +69,7 @@ impl NodeIdentity {
         Ok(Box::new(TlsConnector::from(Arc::new(config)).connect(name, stream).await?))
     }
 
-    /// What accepts connections of other nodes.
+    /// Accepts connections of other nodes.
     pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&TLS13])

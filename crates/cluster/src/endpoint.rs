@@ -15,7 +15,7 @@ use segno_store::cluster::{ClusterMap, NodeId};
 
 use super::{encryption::NodeIdentity, topology::Topology};
 
-/// What went over the connections with another node since this one started, in both directions.
+/// The bytes of the connections with another node since this one started, in both directions.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     pub(super) frames_sent: AtomicU64,
@@ -39,7 +39,7 @@ impl Traffic {
     }
 }
 
-/// What all connections of this node share.
+/// The state that all connections of this node share.
 pub(super) struct Endpoint {
     pub(super) topology: Arc<Topology>,
     pub(super) secret: [u8; 16],

@@ -64,7 +64,7 @@ pub(super) struct Outgoing {
 pub(super) struct Backlog {
     pub(super) frames: AtomicUsize,
     pub(super) bytes: AtomicUsize,
-    /// Something was written.
+    /// Bytes were written.
     shrank: Notify,
 }
 
@@ -140,7 +140,7 @@ pub(super) async fn read_some(read: &mut Reading, bytes_max: usize) -> io::Resul
     let mut buffer = vec![0; length];
     let mut filled = 0;
     while filled < length {
-        // However long the whole takes: something must come.
+        // The whole may take any time, but some bytes must come.
         let part = tokio::time::timeout(SILENCE_MAX, read.read(&mut buffer[filled..])).await.map_err(silent)??;
         if part == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -50,7 +50,7 @@ async fn hold_back() {
 pub(super) async fn run(cluster: Arc<Cluster>) {
     let mut seen = 0;
     // A node that stops goes on until its shards are handed over.
-    while !cluster.runs.has_ended() {
+    while !cluster.runs.lifecycle.has_ended() {
         let next = cluster.topology.membership.next_map(seen);
         if let Ok((count, map)) = tokio::time::timeout(RECONCILE_INTERVAL, next).await {
             seen = count;
@@ -91,7 +91,7 @@ impl Cluster {
     async fn follow(self: &Arc<Self>, map: Arc<ClusterMap>) {
         let topology = &self.topology;
         let Some(before) = topology.set_map(map.clone()) else { return };
-        let supervise = |link| self.runs.supervise_to_its_end("the link to another node", link);
+        let supervise = |link| self.runs.lifecycle.supervise_to_its_end("the link to another node", link);
         self.peers.follow_members(&map, self, supervise);
         let mut lost = Vec::new();
         let mut gained = Vec::new();
@@ -131,7 +131,7 @@ impl Cluster {
             let free: Vec<Shard> = free.map(|(shard, _)| shard).collect();
             if !free.is_empty() {
                 match topology.membership.claim(&free).await {
-                    Ok(()) => topology.membership.look(),
+                    Ok(()) => topology.membership.check_map(),
                     Err(error) => tracing::warn!(%error, "shards could not be claimed; trying again"),
                 }
             }
@@ -163,7 +163,7 @@ impl Cluster {
                 Ok(version) => break version,
                 // The node ends, and the node that takes its place has the shards.
                 Err(CommitError::Fenced) => return,
-                Err(_) if self.runs.has_ended() => return,
+                Err(_) if self.runs.lifecycle.has_ended() => return,
                 Err(error) => {
                     tracing::warn!(%error, "shards could not be handed over; trying again");
                     tokio::time::sleep(RECONCILE_INTERVAL).await;
@@ -222,7 +222,7 @@ impl Cluster {
         self.topology.set_states(&shards, ShardState::Served);
         tracing::info!(shards = shards.len(), "serving shards");
         let cluster = self.clone();
-        self.runs.supervise_to_its_end("the recovery of shards", async move {
+        self.runs.lifecycle.supervise_to_its_end("the recovery of shards", async move {
             for some in shards.chunks(CHUNK) {
                 while !cluster.runs.is_stopping() {
                     match cluster.recover_shards(some).await {
@@ -295,7 +295,7 @@ impl Cluster {
         self.observer.homes_changed();
         let cluster = self.clone();
         let offering = async move { cluster.offer_everything().await };
-        runs.supervise_to_its_end("the offering of tasks at new homes", offering);
+        runs.lifecycle.supervise_to_its_end("the offering of tasks at new homes", offering);
     }
 
     /// Offers every waiting task of this node's runs.

@@ -111,16 +111,16 @@ impl Cluster {
             return;
         };
         let accepting = accept::accept(listener, acceptor, endpoint.clone(), Arc::downgrade(self));
-        let task = self.runs.supervise_to_its_end("the listener for other nodes", accepting);
+        let task = self.runs.lifecycle.supervise_to_its_end("the listener for other nodes", accepting);
         *lock(&self.accepting) = Some(task);
     }
 
     /// Takes this node's shards and follows the cluster from then on.
     pub async fn join(self: &Arc<Self>) {
-        self.runs.supervise("the comparison of documents", revisions::run(self.clone()));
+        self.runs.lifecycle.supervise("the comparison of documents", revisions::run(self.clone()));
         self.take_first_shards().await;
-        self.runs.supervise("the ownership of shards", handover::run(self.clone()));
-        self.runs.supervise("the polls of queues elsewhere", local_matching::run(self.clone()));
+        self.runs.lifecycle.supervise("the ownership of shards", handover::run(self.clone()));
+        self.runs.lifecycle.supervise("the polls of queues elsewhere", local_matching::run(self.clone()));
     }
 
     /// Ends all connections with other nodes: no request is sent or answered from now on.

@@ -254,7 +254,7 @@ impl Link {
     }
 }
 
-/// What a link calls.
+/// Receives the calls of a link.
 pub(super) trait LinkHandler: Send + Sync + 'static {
     /// Another node can be reached.
     fn connected(&self, to: NodeId);

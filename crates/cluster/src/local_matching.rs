@@ -37,7 +37,7 @@ const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn run(cluster: Arc<Cluster>) {
     while !cluster.runs.is_stopping() {
         tokio::time::sleep(REPORT_INTERVAL).await;
-        for (home, key, report) in cluster.edge.look() {
+        for (home, key, report) in cluster.edge.take_reports() {
             let report = PollReport { queue: wire_queue(&key.queue), ..report };
             cluster.peers.notify(home, NotificationBody::PollReport(report));
         }

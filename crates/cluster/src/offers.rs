@@ -83,7 +83,7 @@ pub(super) fn wire_task(task: &TaskOffer, me: NodeId) -> RemoteTask {
     }
 }
 
-/// What came of an offer that was sent to the home of its queue.
+/// The outcome of an offer that was sent to the home of its queue.
 enum OfferResult {
     Taken,
     /// No worker serves the queue, which is one worker's own.

@@ -23,7 +23,7 @@ use super::{
 /// How long the receiver's half of a message, or a deletion, may take.
 const RESPONSE_MAX: Duration = Duration::from_secs(15);
 
-/// What became of a message, from the response of the receiver's node.
+/// The outcome of a message, from the response of the receiver's node.
 fn outcome_of(outcome: DeliveryOutcome) -> Result<DeliveryResult, CallError> {
     match outcome.kind() {
         OutcomeKind::Done => Ok(DeliveryResult::Done),
@@ -37,7 +37,7 @@ fn outcome_of(outcome: DeliveryOutcome) -> Result<DeliveryResult, CallError> {
 }
 
 impl Peers {
-    /// Lets the node that serves a workflow change something. The response is one of success.
+    /// Sends a change to the node that serves the workflow. The response is one of success.
     async fn change(&self, at: NodeId, body: RequestBody) -> Result<ResponseBody, CallError> {
         match self.request(at, body, Instant::now() + RESPONSE_MAX).await.map(|response| response.body) {
             Ok(ResponseBody::Moved(_)) => Err(CallError::Moved),

@@ -119,7 +119,7 @@ impl Peers {
 
     /// Lets all nodes read the map now.
     pub(super) fn refresh_maps(&self) {
-        self.topology.membership.look();
+        self.topology.membership.check_map();
         self.broadcast(NotificationBody::MapChanged(Default::default()));
     }
 

@@ -60,7 +60,7 @@ impl RequestHandler for Cluster {
             Some(NotificationBody::PollReport(report)) => self.note_polls(report),
             Some(NotificationBody::QueueLimited(queue)) => self.note_limit(queue),
             Some(NotificationBody::MapChanged(_)) => {
-                self.topology.membership.look();
+                self.topology.membership.check_map();
                 if sabotage::is_on("ignore-revisions") {
                     // The fault that harnesses must catch: documents are read again only when another node says so.
                     let observer = self.observer.clone();

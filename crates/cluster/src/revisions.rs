@@ -42,7 +42,7 @@ pub struct ChangedNodes {
 }
 
 impl ChangedNodes {
-    /// What nodes have said, given the first revision that has the change and the nodes that answered themselves.
+    /// The answers of nodes, given the first revision that has the change and the nodes that answered themselves.
     fn of(found: &Revisions, first: i64, answered: &[NodeId]) -> Self {
         let mut nodes = Self::default();
         for (id, name, revision) in &found.members {
@@ -67,7 +67,7 @@ impl ChangedNodes {
 pub(super) async fn run(cluster: Arc<Cluster>) {
     let membership = &cluster.topology.membership;
     let mut seen = 0;
-    while !cluster.runs.has_ended() {
+    while !cluster.runs.lifecycle.has_ended() {
         if let Ok((count, _)) = tokio::time::timeout(CHECK_INTERVAL, membership.next_map(seen)).await {
             seen = count;
         }

@@ -132,7 +132,7 @@ impl Cluster {
         self.dispatch.workers.leases.connection_cut(connection, cut.collect(), self.runs.clock.monotonic());
     }
 
-    /// What another node saw of its workers is unknown from now on, and counts against no worker.
+    /// Forgets the workers that another node saw: they are unknown from now on, and that counts against no worker.
     pub(super) fn forget_workers_of(&self, node: NodeId) {
         let now = self.runs.clock.monotonic();
         for connection in self.dispatch.workers.leases.connections_of(connection_prefix(node)) {
@@ -162,6 +162,6 @@ impl LinkHandler for Cluster {
             };
             self.peers.notify(to, NotificationBody::WorkerSighting(sighting));
         }
-        self.topology.membership.look();
+        self.topology.membership.check_map();
     }
 }

@@ -19,7 +19,7 @@ use segno_store::{
     sabotage,
 };
 
-/// What callers hear from a node that did not compare its documents with the database for too long.
+/// The error for callers of a node that did not compare its documents with the database for too long.
 pub const LEASE_EXPIRED: &str = "this node has not been able to compare its keys, scripts and namespaces with the \
      database for a while and may have lost its place, so that it admits no callers; retry, or call another node";
 
@@ -28,7 +28,7 @@ const DATABASE_OUTAGE_MAX: Duration = Duration::from_secs(10);
 /// How often they look whether it is back.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What this node does about a shard.
+/// The state of a shard at this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ShardState {

@@ -137,7 +137,7 @@ pub(crate) enum ResponseBody {
     /// No worker serves the queue, which is one worker's own.
     #[prost(message, tag = "7")]
     Unserved(Empty),
-    /// What became of a message at its receiver.
+    /// The outcome of a message at its receiver.
     #[prost(message, tag = "8")]
     Outcome(DeliveryOutcome),
     /// A limit of worker deployments is reached.
@@ -253,7 +253,7 @@ pub(crate) struct DeliverMessage {
     pub message: Bytes,
 }
 
-/// What became of a message at its receiver.
+/// The outcome of a message at its receiver.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DeliveryOutcome {
     #[prost(enumeration = "OutcomeKind", tag = "1")]
@@ -325,7 +325,7 @@ pub(crate) enum NotificationBody {
     /// The map has changed.
     #[prost(message, tag = "3")]
     MapChanged(Empty),
-    /// What the home of a queue does not see: the workers that poll at other nodes, and the tasks that were matched there.
+    /// News for the home of a queue: the workers that poll at other nodes, and the tasks that were matched there.
     #[prost(message, tag = "4")]
     PollReport(PollReport),
     /// Workers limit the rate of a queue, so that every task of it has to go through its home.

@@ -214,7 +214,7 @@ impl Fields {
         Some(self.zone.to_offset(Timestamp::from_second(at).ok()?).seconds().into())
     }
 
-    /// What the zone's clocks show.
+    /// The time on the zone's clocks.
     fn local(&self, at: i64) -> Option<DateTime> {
         Timestamp::from_second(at + self.offset(at)?).ok().map(|shifted| Offset::UTC.to_datetime(shifted))
     }

@@ -22,10 +22,10 @@ use super::{
     tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
 };
 
-/// What the worker gets in return.
+/// The reply to a completed workflow task.
 #[derive(Clone, Debug, Default)]
 pub struct CompletedTask {
-    /// What became of its answer.
+    /// The outcome of the completion.
     pub completed: Completed,
     /// The next task.
     pub new_task: Option<StartedTask>,

@@ -17,7 +17,7 @@ use super::{
     tasks::{HeldActivity, HeldTask},
 };
 
-/// What a delivery returns when it fails.
+/// The work that a delivery returns when it fails.
 #[derive(Debug)]
 pub enum HeldWork {
     /// Nothing: it was delivered, or no longer exists.
@@ -30,9 +30,9 @@ pub enum HeldWork {
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
-    /// What another node gives back unless it hears that it arrived.
+    /// Work of another node, which gets it back unless it is delivered.
     Remote(Box<dyn RemoteHold>),
-    /// What the answer to a completed workflow task carries: the next one, and activities.
+    /// The work in the reply to a completed workflow task: the next task, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
 }
 
@@ -56,7 +56,7 @@ impl Delivery {
         Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Remote(held)) }))
     }
 
-    /// From now on it holds something else.
+    /// Replaces the held work.
     pub fn hold(&self, held: HeldWork) {
         // What another node held until now was started: it is not to be offered again.
         if let HeldWork::Remote(before) = std::mem::replace(&mut *lock(&self.0.held), held) {

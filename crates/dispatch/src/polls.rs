@@ -31,14 +31,14 @@ pub struct Poll {
     pub deadline: Instant,
     /// How many tasks per second the worker wants handed out on this queue, to all workers together.
     pub tasks_per_second: Option<f64>,
-    /// What the worker says of its version.
+    /// The version of the worker, as it reports it.
     pub version: PollerVersion,
     /// The worker's SDK, where it matters.
     pub sdk: Sdk,
 }
 
 impl Poll {
-    /// What its queue needs to know of it. `elsewhere` if the worker is connected to another node.
+    /// The poll as its queue needs it. `elsewhere` if the worker is connected to another node.
     fn at_queue<'a>(&'a self, lane: Option<&'a Version>, elsewhere: bool) -> QueuePoll<'a> {
         QueuePoll {
             queue: &self.queue,
@@ -53,7 +53,7 @@ impl Poll {
     }
 }
 
-/// What workers poll for: a workflow task or an activity, started.
+/// A task of a worker: a workflow task or an activity, started.
 pub trait WorkerTask: Sized + Send + 'static {
     /// Starts what a queue offered. `None` if it no longer exists.
     fn begin(

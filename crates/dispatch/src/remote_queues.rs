@@ -39,7 +39,7 @@ pub struct ForwardedCall {
     pub task: Option<RemoteTask>,
 }
 
-/// What a poll came to.
+/// The outcome of a poll.
 #[derive(Debug)]
 pub enum PollOutcome<T> {
     /// A task of a run that is here.

@@ -78,7 +78,7 @@ pub struct StartedActivity {
     pub run: Arc<Run>,
     /// The activity, started.
     pub activity: Activity,
-    /// What it was scheduled with.
+    /// The attributes with which the activity was scheduled.
     pub scheduled: ActivityTaskScheduledEventAttributes,
     /// Gives it back unless it is delivered.
     pub delivery: Delivery,
@@ -359,7 +359,7 @@ impl Dispatch {
     ) -> Result<Option<StartedActivity>, CallError> {
         let Some(key) = self.runs.workflow_of(run).await? else { return Ok(None) };
         let runs = self.runs.clone();
-        let rules = if self.runs.workflow_rules { self.runs.namespaces.by_key(key.namespace) } else { None };
+        let rules = if self.runs.options.workflow_rules { self.runs.namespaces.by_key(key.namespace) } else { None };
         let start = move |current: &Run, context: Context| {
             if current.info.run_key != run.0 {
                 return Err(Rejection::TaskObsolete);
@@ -426,7 +426,7 @@ impl Dispatch {
     }
 }
 
-/// The pause before something that was not delivered is given back again.
+/// The pause before a task that was not delivered is given back again.
 const GIVE_BACK_RETRY: Duration = Duration::from_secs(1);
 /// Batches a worker gets with its task; more are fetched page by page.
 const WORKER_BATCHES_MAX: usize = 256;

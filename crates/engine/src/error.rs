@@ -64,7 +64,7 @@ pub enum Rejection {
     /// A start was refused because the workflow id is in use.
     #[error("{message}")]
     AlreadyStarted {
-        /// What to tell the caller.
+        /// The message for the caller.
         message: String,
         /// Request id of the run in the way.
         start_request_id: String,
@@ -76,7 +76,7 @@ pub enum Rejection {
     /// A message from another run no longer concerns this run.
     #[error("Pending child execution not found.")]
     ChildNotFound,
-    /// The engine tried something that cannot be: a defect, which is refused instead of stored.
+    /// The engine tried an impossible step: a defect, which is refused instead of stored.
     #[error("defect: {0}")]
     Defect(IllegalStep),
     /// A namespace named by a command does not exist.
@@ -89,7 +89,7 @@ pub enum Rejection {
 pub struct TaskFailure {
     /// The cause recorded in history.
     pub cause: WorkflowTaskFailedCause,
-    /// What was wrong; empty if the cause says it all.
+    /// The mistake; empty if the cause says it all.
     pub message: String,
     /// Whether the workflow is terminated as well.
     pub terminate: bool,

@@ -30,7 +30,7 @@ pub const LEASE_MIN: Nanos = SECOND;
 /// The longest lease that is granted.
 pub const LEASE_MAX: Nanos = 3600 * SECOND;
 
-/// What can be set.
+/// Settings of leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSettings {
     /// The lease of a worker that asks for none.
@@ -68,7 +68,7 @@ pub struct Hold {
     pub started_time: Nanos,
 }
 
-/// What a heartbeat of Segno's protocol says.
+/// A heartbeat of Segno's protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beat {
     /// The token of the answer before; empty the first time.
@@ -151,7 +151,7 @@ pub struct Lease {
     detached: Nanos,
     /// It came back since, and no poll of it was answered yet.
     came_back: bool,
-    /// Its silence means something: it reports by itself, or must show up after a restart.
+    /// Its silence means that it is lost: it reports by itself, or must show up after a restart.
     silence_counts: bool,
     /// It shuts down: it finishes what it has, without polls and reports.
     leaving: bool,
@@ -204,8 +204,8 @@ impl Lease {
         self.speaks_protocol() || self.silence_counts
     }
 
-    /// A stock worker sent something.
-    pub fn heard(&mut self, now: Nanos) -> Result<(), IllegalStep> {
+    /// A stock worker made a call.
+    pub fn note_call(&mut self, now: Nanos) -> Result<(), IllegalStep> {
         self.step(machine::Event::Renew)?;
         if !self.speaks_protocol() {
             self.heard = self.heard.max(now);
@@ -215,7 +215,7 @@ impl Lease {
 
     /// A stock worker reported. From now on its silence counts.
     pub fn reported(&mut self, now: Nanos) -> Result<(), IllegalStep> {
-        self.heard(now)?;
+        self.note_call(now)?;
         self.silence_counts = true;
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Lease {
     /// A worker begins to shut down, and keeps what it has until it answers. A stock worker makes no more calls until then,
     /// so that its silence means nothing from now on; when its connections are gone it is. Once it has nothing it is over.
     pub fn leaves(&mut self, now: Nanos) -> Result<(), IllegalStep> {
-        self.heard(now)?;
+        self.note_call(now)?;
         self.leaving = true;
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Lease {
         let before = self.state;
         self.step(machine::Event::Attach)?;
         self.came_back |= before == State::Detached;
-        self.heard(now)
+        self.note_call(now)
     }
 
     /// The last connection of a worker is gone, and with it a call that a living worker makes again at once.
@@ -334,7 +334,7 @@ impl Lease {
         self.tasks.iter().copied()
     }
 
-    /// All runs of which it holds something.
+    /// All runs of which it holds tasks.
     pub fn runs(&self) -> BTreeSet<u64> {
         self.holds.keys().map(|hold| hold.run_key).chain(self.tasks.iter().copied()).collect()
     }
@@ -370,7 +370,7 @@ impl Lease {
         silent.into_iter().chain(gone).chain(done).min()
     }
 
-    /// When time will bring something about.
+    /// The next moment at which the lease changes by itself.
     pub fn wake_at(&self, settings: &LeaseSettings) -> Option<Nanos> {
         if self.state == State::Inactive {
             return None;

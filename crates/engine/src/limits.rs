@@ -9,7 +9,7 @@ pub const SECOND: Nanos = 1_000_000_000;
 pub const ID_LENGTH_MAX: usize = 1000;
 /// Largest payload of one field, unless [`Limits`] says otherwise.
 pub const BLOB_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// What is kept of a failure that is too large as a whole, unless [`Limits`] says otherwise.
+/// The part of a failure that is kept if it is too large as a whole, unless [`Limits`] says otherwise.
 pub const FAILURE_BYTES_KEPT: usize = 512 * 1024;
 /// Largest memo.
 pub const MEMO_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -43,7 +43,7 @@ pub const SIGNAL_REQUEST_IDS_MAX: usize = 1000;
 pub const RESULT_DIGESTS_MAX: usize = 64;
 /// Largest failure kept of an activity attempt.
 pub const ACTIVITY_FAILURE_BYTES_MAX: usize = 4 * 1024;
-/// What is kept of the failure that was reported for a workflow task; it is written with every change of the run.
+/// The part of a reported failure of a workflow task that is kept; it is written with every change of the run.
 pub const REPORTED_FAILURE_BYTES_MAX: usize = 16 * 1024;
 /// Time a worker has for a workflow task, unless told otherwise.
 pub const TASK_TIMEOUT_DEFAULT: Nanos = 10 * SECOND;
@@ -74,7 +74,7 @@ pub struct Limits {
     pub updates_suggest: usize,
     /// Largest payload of one field, in bytes.
     pub blob_bytes: usize,
-    /// What is kept of a failure that is too large as a whole, in bytes.
+    /// Bytes that are kept of a failure that is too large as a whole.
     pub failure_bytes_kept: usize,
     /// Most bytes of history that one answer of a worker may add.
     pub transaction_bytes: usize,
@@ -96,7 +96,7 @@ impl Default for Limits {
     }
 }
 
-/// What a namespace allows; 0 means no limit.
+/// The limits of a namespace for updates; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateLimits {
     /// Updates of one run that are not completed.

@@ -12,7 +12,7 @@ pub struct IllegalStep {
     pub machine: &'static str,
     /// The state it is in.
     pub state: String,
-    /// What happened.
+    /// The event.
     pub event: String,
 }
 
@@ -28,7 +28,7 @@ macro_rules! machine {
             #[allow(missing_docs)]
             pub enum State { $($state),+ }
 
-            /// What can happen.
+            /// The events of the machine.
             #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
             #[allow(missing_docs)]
             pub enum Event { $($event),+ }

@@ -70,7 +70,7 @@ pub fn type_of(name: &str, custom: &BTreeMap<String, IndexedValueType>) -> Optio
     custom.get(name).copied().or_else(|| predefined(name).map(|known| known.0)).or(system)
 }
 
-/// What a namespace lets its workflows set.
+/// The search attributes that the workflows of a namespace may set.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules<'a> {
     /// Name of the namespace, for error texts.

@@ -109,7 +109,7 @@ pub struct DatabaseClock {
     told: AtomicI64,
 }
 
-/// What is known of the offset.
+/// The offset of the database's clock, as far as it is known.
 #[derive(Debug, Default)]
 struct Steering {
     /// When the last reading came, monotonic.

@@ -14,7 +14,7 @@ use crate::{
     machine::{MachineRandom, MachineThreads, Tcp},
 };
 
-/// What a node is given.
+/// Everything that a node would otherwise take from the machine.
 #[derive(Clone)]
 pub struct Environment {
     /// Time.
@@ -30,12 +30,12 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What the machine has.
+    /// The clock, the random numbers, the threads and the network of the machine.
     pub fn of_machine() -> Self {
         Self::with_clock(Arc::new(SystemClock))
     }
 
-    /// What the machine has, with another clock: that of a database, or one that jumps.
+    /// Those of the machine, with another clock: that of a database, or one that jumps.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -75,7 +75,7 @@ pub type NetworkFuture<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Sen
 /// A connection between two nodes.
 pub type Connection = Box<dyn Duplex>;
 
-/// What can be read and written.
+/// A stream that can be read and written.
 pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}

@@ -44,7 +44,7 @@ impl Ids {
     }
 }
 
-/// What a simulation draws: the same numbers for the same seed.
+/// The random numbers of a simulation: the same numbers for the same seed.
 impl Random for Ids {
     fn fill(&self, bytes: &mut [u8]) -> io::Result<()> {
         bytes.chunks_mut(8).for_each(|chunk| chunk.copy_from_slice(&self.bits().to_le_bytes()[..chunk.len()]));

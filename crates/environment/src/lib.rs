@@ -25,5 +25,6 @@ pub use hash::HashMap;
 pub use health::{Health, HealthChanges};
 pub use labels::{Family, Latency};
 pub use metrics::{Histogram, Metrics};
+pub use namespace_queues::FairQueues;
 pub use segno_store::lock;
 pub use skipping::{NotLocked, SkippingClock};

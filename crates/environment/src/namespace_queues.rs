@@ -1,54 +1,57 @@
 //! Waiting work, in a queue for each namespace. The queues are served round-robin, each with an optional limit of
 //! work under way.
 //!
-//! Used for work that a node does for namespaces: commits, messages between runs, turns of scripts, wake-ups.
+//! Used for work that a node does for namespaces: calls, commits, messages between runs, turns of scripts, wake-ups.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, hash::Hash};
 
 use crate::hash::HashMap;
 
 use segno_store::NamespaceKey;
 
 /// Waiting work by namespace.
-pub struct NamespaceQueues<T> {
-    waiting: HashMap<NamespaceKey, VecDeque<T>>,
-    /// Namespaces with waiting work, the next one first.
-    order: VecDeque<NamespaceKey>,
+pub type NamespaceQueues<T> = FairQueues<NamespaceKey, T>;
+
+/// Waiting work by a key.
+pub struct FairQueues<K, T> {
+    waiting: HashMap<K, VecDeque<T>>,
+    /// Keys with waiting work, the next one first.
+    order: VecDeque<K>,
 }
 
-impl<T> Default for NamespaceQueues<T> {
+impl<K, T> Default for FairQueues<K, T> {
     fn default() -> Self {
         Self { waiting: HashMap::default(), order: VecDeque::new() }
     }
 }
 
-impl<T> NamespaceQueues<T> {
-    /// Adds work behind the other work of its namespace.
-    pub fn push(&mut self, namespace: NamespaceKey, work: T) {
-        let queue = self.waiting.entry(namespace).or_default();
+impl<K: Copy + Eq + Hash, T> FairQueues<K, T> {
+    /// Adds work behind the other work of its key.
+    pub fn push(&mut self, key: K, work: T) {
+        let queue = self.waiting.entry(key).or_default();
         if queue.is_empty() {
-            self.order.push_back(namespace);
+            self.order.push_back(key);
         }
         queue.push_back(work);
     }
 
-    /// Takes the work of the next namespace that may have some; that namespace is the last one from then on.
-    pub fn take(&mut self, may: impl Fn(NamespaceKey) -> bool) -> Option<(NamespaceKey, T)> {
-        let place = self.order.iter().position(|namespace| may(*namespace))?;
-        let namespace = self.order.remove(place)?;
-        let queue = self.waiting.get_mut(&namespace)?;
+    /// Takes the work of the next key that may have some; that key is the last one from then on.
+    pub fn take(&mut self, may: impl Fn(K) -> bool) -> Option<(K, T)> {
+        let place = self.order.iter().position(|key| may(*key))?;
+        let key = self.order.remove(place)?;
+        let queue = self.waiting.get_mut(&key)?;
         let work = queue.pop_front()?;
         if queue.is_empty() {
-            self.waiting.remove(&namespace);
+            self.waiting.remove(&key);
         } else {
-            self.order.push_back(namespace);
+            self.order.push_back(key);
         }
-        Some((namespace, work))
+        Some((key, work))
     }
 
-    /// How much of a namespace waits.
-    pub fn of(&self, namespace: NamespaceKey) -> usize {
-        self.waiting.get(&namespace).map_or(0, VecDeque::len)
+    /// How much of a key waits.
+    pub fn of(&self, key: K) -> usize {
+        self.waiting.get(&key).map_or(0, VecDeque::len)
     }
 
     /// Whether nothing waits.
@@ -56,8 +59,8 @@ impl<T> NamespaceQueues<T> {
         self.order.is_empty()
     }
 
-    /// The namespaces with waiting work, the next one first.
-    pub fn namespaces(&self) -> impl Iterator<Item = NamespaceKey> {
+    /// The keys with waiting work, the next one first.
+    pub fn keys(&self) -> impl Iterator<Item = K> {
         self.order.iter().copied()
     }
 

@@ -153,7 +153,7 @@ impl SkippingClock {
         lock(&self.state).under_way += 1;
     }
 
-    /// What began has ended.
+    /// Work that began has ended.
     pub fn end(&self) {
         let mut state = lock(&self.state);
         state.under_way -= 1;

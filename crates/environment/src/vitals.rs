@@ -12,7 +12,7 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    /// Something essential ended. The first failure counts.
+    /// An essential thread or task ended. The first failure counts.
     pub fn fail(&self, what: &str, why: &str) {
         let text = format!("{what} ended: {why}");
         tracing::error!("{text}; the server cannot go on and must be restarted. Nothing that was acknowledged is lost");
@@ -37,7 +37,7 @@ impl Vitals {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())

@@ -123,10 +123,10 @@ pub enum TimeoutKind {
     Heartbeat,
 }
 
-/// How something ended.
+/// The outcome of an operation.
 pub type End = Result<Vec<Payload>, Failure>;
 
-/// Something that happened to a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// When, in milliseconds since 1970.
@@ -231,7 +231,7 @@ pub enum EventKind {
     Migrated,
 }
 
-/// Why something could not be sent to another workflow.
+/// Why a message could not be sent to another workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSent {
     /// No such workflow, namespace or script. The text says which.

@@ -55,7 +55,7 @@ pub enum Value {
     List(Rc<List>),
     /// An object.
     Object(Rc<Object>),
-    /// Something that will end.
+    /// A promise of an operation that will end.
     Promise(Rc<PromiseRef>),
     /// A payload in an encoding that the server does not read.
     Payload(Arc<Payload>),
@@ -332,12 +332,6 @@ impl List {
     #[must_use]
     pub fn items(&self) -> &[Value] {
         &self.items
-    }
-
-    /// The elements, given away.
-    #[must_use]
-    pub fn into_items(self) -> Vec<Value> {
-        self.items
     }
 
     fn count(&mut self, value: &Value) {

@@ -31,7 +31,7 @@ pub const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 const METADATA_PREFIX: &str = "grpc-metadata-";
 /// Headers that are metadata of the call without it.
 const FORWARDED: [&str; 3] = ["client-name", "client-version", "grpc-timeout"];
-/// What browsers send for a form.
+/// The content type of a browser's form.
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// How JSON is written.
@@ -48,7 +48,7 @@ pub struct ApiRequest<'a> {
     pub method: &'a Method,
     /// Its path, as it was sent.
     pub path: &'a str,
-    /// What follows the question mark.
+    /// The text after the question mark.
     pub query: &'a str,
     /// Its headers.
     pub headers: &'a HeaderMap,
@@ -166,7 +166,7 @@ fn is_form(request: &ApiRequest<'_>) -> bool {
     request.method == Method::POST && content_type.is_some_and(|kind| kind.as_bytes() == FORM.as_bytes())
 }
 
-/// What the headers of a request say of its caller.
+/// The metadata of a call, from the headers of a request.
 fn metadata(headers: &HeaderMap) -> CallMetadata {
     let mut metadata = CallMetadata::default();
     for (name, value) in headers {
@@ -250,7 +250,7 @@ impl Style {
         }
     }
 
-    /// What Temporal's server says of its JSON.
+    /// The content type of Temporal's server for this form of JSON.
     fn content_type(self) -> &'static str {
         match (self.pretty, self.short) {
             (false, true) => "*",

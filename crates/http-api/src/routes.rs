@@ -21,7 +21,7 @@ struct Route {
 /// The routes of each method; of two that fit the first counts.
 struct Table(HashMap<&'static str, Vec<Route>>);
 
-/// What a request names.
+/// The field that a part of a path names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Match {
     /// A call, and the fields in its path with their values.

@@ -10,7 +10,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// What each connection may hold without asking the shared budget.
+/// Bytes that each connection may hold without asking the shared budget.
 const OWN_BYTES: usize = 64 * 1024;
 /// Reservations in the shared budget are multiples of this, so that most calls do not touch it.
 const STEP_BYTES: usize = 64 * 1024;
@@ -30,7 +30,7 @@ impl SharedBudget {
         Self { bytes_max, reserved: AtomicUsize::new(0) }
     }
 
-    /// What connections have reserved, in steps of 64 KiB.
+    /// Bytes that connections have reserved, in steps of 64 KiB.
     pub fn reserved(&self) -> usize {
         self.reserved.load(Ordering::Relaxed)
     }

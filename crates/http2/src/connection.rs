@@ -28,7 +28,7 @@ const RESET_STREAMS_REMEMBERED: usize = 256;
 const KEPT_BYTES: usize = 16 * 1024;
 /// With more output than this, reading pauses until the peer has read some of it (backpressure).
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// What an open stream costs besides its request and response: its entry here and the task that handles it.
+/// Bytes of an open stream besides its request and response: its entry here and the task that handles it.
 pub(crate) const STREAM_BYTES: usize = 4 * 1024;
 
 /// Resets in a burst, and per second. A client may cancel as many calls as may be open, twice over; what is counted are
@@ -43,7 +43,7 @@ const CONTROL_FRAMES_PER_MS: u64 = 20;
 const CONTROL_FRAMES_PER_RESPONSE: u64 = 8;
 pub(crate) const CONTROL_FRAMES_PER_DATA: u64 = 2;
 
-/// What a connection allows its peer.
+/// The settings of a connection for its peer.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Receive window of the connection.
@@ -145,9 +145,9 @@ pub(crate) struct Stream<H: Handler> {
     pub(crate) receive_window: i64,
     /// Sum of the stream's WINDOW_UPDATEs minus the data sent.
     pub(crate) send_delta: i64,
-    /// What [`Handler::held_bytes`] said last.
+    /// The last value of [`Handler::held_bytes`].
     pub(crate) request_bytes: usize,
-    /// What waits for a send window, and its size.
+    /// The data that waits for a send window, and its size.
     pub(crate) pending: VecDeque<Pending<H::Receipt>>,
     pub(crate) pending_bytes: usize,
     /// In [`Connection::ready`].
@@ -224,7 +224,7 @@ impl<H: Handler> Connection<H> {
         self.out.len() > OUTPUT_BYTES_MAX
     }
 
-    /// Whether there may be something to write.
+    /// Whether there may be bytes to write.
     pub fn has_output(&self) -> bool {
         let is_unblocked = |(delta, _): &(i64, u32)| delta + self.peer_initial_window > 0;
         !self.out.is_empty()
@@ -306,7 +306,7 @@ impl<H: Handler> Connection<H> {
         !self.streams.is_empty()
     }
 
-    /// What a stream holds has changed from one size to another.
+    /// The bytes that a stream holds have changed from one size to another.
     pub(crate) fn held_changed(&mut self, before: usize, after: usize) {
         self.held = self.held + after - before;
     }

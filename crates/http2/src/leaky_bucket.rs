@@ -26,7 +26,7 @@ impl LeakyBucket {
         self.level <= self.level_max
     }
 
-    /// Takes something out, apart from what drains with time.
+    /// Takes an amount out, apart from what drains with time.
     pub(crate) fn drain(&mut self, amount: u64) {
         self.level = self.level.saturating_sub(amount);
     }

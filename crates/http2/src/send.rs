@@ -29,7 +29,7 @@ pub struct Response<'a> {
 
 /// A part of a response that waits for a send window.
 pub(crate) enum Pending<T> {
-    /// What is left of the data, and the size of the whole, which stays in memory until the last byte is sent.
+    /// The rest of the data, and the size of the whole, which stays in memory until the last byte is sent.
     Data(Bytes, usize),
     End(Option<HeaderBlock>, T),
 }

@@ -11,7 +11,7 @@ const WORKFLOW: i32 = 1;
 const ACTIVITY: i32 = 2;
 const NEXUS: i32 = 3;
 
-/// What a configuration is known by. Kinds are numbers of the wire, since more can be configured than there is here.
+/// The key of a configuration. Kinds are numbers of the wire, since more can be configured than there is here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConfigKey {
     /// The namespace.

@@ -20,7 +20,7 @@ pub enum QueueKind {
 pub struct QueueKey {
     /// The namespace.
     pub namespace: NamespaceKey,
-    /// What is queued.
+    /// The kind of its tasks.
     pub kind: QueueKind,
     /// The user's name for it; of a sticky queue see [`QueueKey::sticky`].
     pub name: String,

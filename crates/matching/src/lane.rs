@@ -19,7 +19,7 @@ use super::{
 /// Pollers a lane remembers; the one that was silent longest is forgotten first.
 pub const POLLERS_MAX: usize = 1000;
 
-/// What a waiting poll gets.
+/// The answer to a poll that waits.
 #[derive(Debug)]
 pub enum PollAnswer {
     /// Here is a task.
@@ -50,7 +50,7 @@ pub struct Lane {
     pub last_poll: Nanos,
     /// Workers that polled lately, by identity: when, and what they said of their version.
     pollers: HashMap<String, (Nanos, PollerVersion)>,
-    /// What came and went, by priority.
+    /// The rates of tasks that come and go, by priority.
     pub measured: TaskRates,
     /// How much advice to poll more may be given.
     advice: AdviceBudget,

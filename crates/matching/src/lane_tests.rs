@@ -3,19 +3,17 @@
 use std::{
     collections::{HashSet, VecDeque},
     sync::Arc,
-    time::{Duration, Instant},
 };
 
 use segno_deployments::{
     MemberQueue, NamespaceRouting, QueueRouting, QueueType, Ramp, Registry, Target, Version, named_version,
 };
-use segno_environment::clock::SystemClock;
 use segno_proto::{Nanos, deployment::WorkerDeploymentOptions, enums::WorkerVersioningMode};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
 use super::{
-    Matching, PollerVersion, QueueKey, QueueKind, QueuePlace, QueuePoll, TaskOffer, TaskRoute,
+    PollerVersion, QueueKey, QueueKind, TaskOffer, TaskRoute,
     lane::PollAnswer,
     queue::{OfferOutcome, Queue},
     route::LaneRouting,
@@ -418,7 +416,7 @@ struct Model {
 }
 
 impl Model {
-    /// What meets: polls and tasks.
+    /// The pairs of polls and tasks that meet.
     fn meet(&mut self, routing: &LaneRouting) -> Vec<(u64, u64)> {
         let mut met = Vec::new();
         let mut waiting = VecDeque::new();
@@ -521,43 +519,4 @@ fn a_queue_does_what_one_list_would_do() {
             assert_eq!((queue.len(), queue.waiting() >= receivers.len()), (model.tasks.len(), true));
         }
     }
-}
-
-#[tokio::test]
-async fn ten_thousand_waiting_tasks_follow_a_change_of_the_current_version() {
-    let [a, b, _] = versions();
-    let registry: Arc<Registry> = Arc::default();
-    deploy(&registry, Some(&a), None);
-    let matching = Matching::new(BACKLOG_MAX, Arc::new(SystemClock), Arc::default(), registry.clone());
-    let key = key(QueueKind::Workflow);
-    for run in 0..10_000 {
-        let place = QueuePlace { route: routed(run as u32), ..QueuePlace::of(3) };
-        matching.offer(&key, task(run), place);
-    }
-    let (say_a, say_b) = (says(&a), says(&b));
-    let take = async |version: &Version, says: &PollerVersion| {
-        let poll = QueuePoll {
-            queue: &key,
-            identity: "w",
-            worker: "",
-            version: says,
-            lane: Some(version),
-            tasks_per_second: None,
-            deadline: tokio::time::Instant::now() + Duration::from_secs(60),
-            elsewhere: false,
-        };
-        // Nothing waits for it: the poll is over at once.
-        matching.poll(&poll, || true).await.map(run_of)
-    };
-    assert_eq!(take(&a, &say_a).await, Some(0));
-    deploy(&registry, Some(&b), None);
-    let begun = Instant::now();
-    matching.routing_changed(NAMESPACE);
-    let took = begun.elapsed();
-    assert!(took < Duration::from_millis(500), "{took:?}, in a build without optimisation");
-    assert_eq!(take(&a, &say_a).await, None);
-    for run in 1..10_000 {
-        assert_eq!(take(&b, &say_b).await, Some(run));
-    }
-    assert_eq!(take(&b, &say_b).await, None);
 }

@@ -80,7 +80,7 @@ pub struct QueuePoll<'a> {
     pub identity: &'a str,
     /// The instance key of the worker.
     pub worker: &'a str,
-    /// What the worker says of its version.
+    /// The version of the worker, as it reports it.
     pub version: &'a PollerVersion,
     /// The lane in which it waits, see [`PollerVersion::lane`].
     pub lane: Option<&'a Version>,
@@ -297,7 +297,7 @@ impl Matching {
         lock(&self.queues).get(key).is_some_and(|queue| queue.is_polled_by(version, since))
     }
 
-    /// What a queue can say of the tasks that go to workers of a version now, by priority.
+    /// Statistics of the tasks that go to workers of a version now, by priority.
     pub fn stats_of(&self, key: &QueueKey, version: Option<&Version>) -> BTreeMap<i32, QueueStats> {
         let now = self.clock.now();
         lock(&self.queues).get(key).map(|queue| queue.stats_of(version, now)).unwrap_or_default()
@@ -576,7 +576,7 @@ impl Matching {
         }
     }
 
-    /// What a queue can say of its tasks, by priority.
+    /// Statistics of the tasks of a queue, by priority.
     pub fn stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
         let now = self.clock.now();
         lock(&self.queues).get(key).map(|queue| queue.stats(now)).unwrap_or_default()
@@ -621,114 +621,5 @@ impl QueuePlace {
     /// A place by priority alone, for a task that is for one worker.
     pub fn of(priority: i32) -> Self {
         Self { priority, fairness: None, route: TaskRoute::default() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use segno_environment::clock::SystemClock;
-
-    use super::*;
-
-    fn matching(backlog_max: usize) -> Matching {
-        Matching::new(backlog_max, Arc::new(SystemClock), Arc::default(), Arc::default())
-    }
-
-    fn queue(kind: QueueKind) -> QueueKey {
-        QueueKey { namespace: NamespaceKey(1), kind, name: "q".to_owned() }
-    }
-
-    fn task(run: u64) -> TaskOffer {
-        TaskOffer::Workflow { run: RunKey(run), stamp: 1, speculative: false }
-    }
-
-    fn poll<'a>(queue: &'a QueueKey, version: &'a PollerVersion) -> QueuePoll<'a> {
-        QueuePoll {
-            queue,
-            identity: "worker",
-            worker: "key",
-            version,
-            lane: None,
-            tasks_per_second: None,
-            deadline: Instant::now() + Duration::from_secs(600),
-            elsewhere: false,
-        }
-    }
-
-    fn run_of(queued: Option<QueuedTask>) -> Option<u64> {
-        match queued.map(|queued| queued.task) {
-            Some(TaskOffer::Workflow { run, .. }) => Some(run.0),
-            _ => None,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_poll_that_waits_gets_the_next_task() {
-        let (matching, key, version) = (matching(10), queue(QueueKind::Workflow), PollerVersion::default());
-        let poll = poll(&key, &version);
-        let wait = matching.poll(&poll, || false);
-        let offer = async {
-            while matching.service(&key).polls_waiting == 0 {
-                tokio::task::yield_now().await;
-            }
-            matching.offer(&key, task(7), QueuePlace::of(PRIORITY_DEFAULT));
-        };
-        let (got, ()) = tokio::join!(wait, offer);
-        assert_eq!(run_of(got), Some(7));
-        assert_eq!(matching.backlog_of(&key, &PollerVersion::default()), 0);
-    }
-
-    #[tokio::test]
-    async fn polls_of_a_worker_that_shuts_down_end_empty_in_all_its_queues() {
-        let (matching, key, version) = (matching(10), queue(QueueKind::Activity), PollerVersion::default());
-        let sticky = QueueKey::sticky(NamespaceKey(1), "own", "q");
-        let (normal, own) = (poll(&key, &version), poll(&sticky, &version));
-        let dismiss = async {
-            while matching.service(&key).polls_waiting + matching.service(&sticky).polls_waiting < 2 {
-                tokio::task::yield_now().await;
-            }
-            matching.dismiss(NamespaceKey(1), "key", ["q", "own"]);
-        };
-        let (a, b, ()) = tokio::join!(matching.poll(&normal, || false), matching.poll(&own, || false), dismiss);
-        assert!(a.is_none() && b.is_none());
-    }
-
-    #[tokio::test]
-    async fn a_poll_that_ends_before_it_is_answered_loses_no_task() {
-        let (matching, key, version) = (matching(10), queue(QueueKind::Workflow), PollerVersion::default());
-        let poll = poll(&key, &version);
-        let left = tokio::time::timeout(Duration::from_millis(1), matching.poll(&poll, || false)).await;
-        assert!(left.is_err());
-        matching.offer(&key, task(7), QueuePlace::of(PRIORITY_DEFAULT));
-        assert_eq!(matching.service(&key), QueueService { polls_waiting: 0, backlog: 1, ..matching.service(&key) });
-        assert_eq!(run_of(matching.poll(&poll, || false).await), Some(7));
-    }
-
-    #[tokio::test]
-    async fn a_queue_that_forgot_tasks_wants_them_back_once_it_runs_low() {
-        let (matching, key, version) = (matching(2), queue(QueueKind::Workflow), PollerVersion::default());
-        for run in 0..3 {
-            matching.offer(&key, task(run), QueuePlace::of(PRIORITY_DEFAULT));
-        }
-        assert_eq!(matching.metrics.queue_overflows.load(Ordering::Relaxed), 1);
-        assert_eq!(matching.known_tasks(&key).len(), 2);
-        let poll = poll(&key, &version);
-        for _ in 0..2 {
-            assert!(matching.poll(&poll, || false).await.is_some());
-        }
-        assert!(matching.refills.next().is_none(), "it has had tasks until now");
-        assert!(matching.poll(&poll, || true).await.is_none());
-        assert_eq!(matching.refills.next(), Some(key));
-    }
-
-    #[test]
-    fn what_waits_for_a_worker_that_left_is_returned_for_others() {
-        let matching = matching(10);
-        let sticky = QueueKey::sticky(NamespaceKey(1), "own", "q");
-        matching.note_sticky(&sticky);
-        matching.offer(&sticky, task(7), QueuePlace::of(PRIORITY_DEFAULT));
-        assert_eq!(matching.abandon(NamespaceKey(1), "own").len(), 1);
-        assert!(!matching.is_served(&sticky));
-        assert_eq!(matching.backlog_of(&sticky, &PollerVersion::default()), 0);
     }
 }

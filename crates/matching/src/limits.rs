@@ -124,7 +124,7 @@ impl QueueLimits {
         self.keys.entry(key.to_owned()).or_insert_with(|| Limit::new(rate)).spend(now);
     }
 
-    /// What a key weighs, given what its task says.
+    /// The weight of a key, given the weight in its task.
     pub fn weight(&self, key: &str, own: f32) -> f32 {
         self.weights.get(key).copied().unwrap_or(own)
     }

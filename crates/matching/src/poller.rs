@@ -7,7 +7,7 @@ use segno_proto::{
 
 use super::{key::QueueKind, route::type_of};
 
-/// What a worker says of its version with a poll.
+/// The version of a worker, as its polls report it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PollerVersion {
     /// Its build.
@@ -19,7 +19,7 @@ pub struct PollerVersion {
 }
 
 impl PollerVersion {
-    /// What workers of a version say.
+    /// The report of workers of a version.
     pub fn of(version: Option<&Version>) -> Self {
         let deployment = version.map(|version| WorkerDeploymentOptions {
             deployment_name: version.deployment_name.clone(),
@@ -57,6 +57,6 @@ pub struct Poller {
     pub identity: String,
     /// When its last poll began.
     pub at: Nanos,
-    /// What it said of its version then.
+    /// The version that it reported then.
     pub version: PollerVersion,
 }

@@ -56,7 +56,7 @@ pub struct Queue {
     pub limits: QueueLimits,
 }
 
-/// What became of an offer.
+/// The outcome of an offer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum OfferOutcome {
     /// A waiting worker has it.

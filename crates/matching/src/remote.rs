@@ -62,7 +62,7 @@ impl From<RemoteRoute> for TaskRoute {
     }
 }
 
-/// What kind of task it is.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum TaskKind {

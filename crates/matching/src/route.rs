@@ -13,18 +13,18 @@ pub struct TaskRoute {
     pub pinned: Option<Version>,
     /// The hash of the workflow id: tasks of one workflow are on the same side of a ramp.
     pub hash: u32,
-    /// It goes to the ramping version, if there is one, whatever the percentage.
+    /// Whether it goes to the ramping version, if there is one, at any percentage.
     pub uses_ramp: bool,
 }
 
-/// What a queue knows of versions.
+/// The routing of a queue by versions.
 #[derive(Debug)]
 pub enum LaneRouting {
     /// The queue has one lane, for all workers.
     SingleLane,
     /// It has a lane for each version.
     Versions {
-        /// What is polled for.
+        /// The kind of tasks.
         kind: QueueType,
         /// The routing, if the namespace has deployments.
         deployed: Option<Box<DeployedQueue>>,
@@ -39,7 +39,7 @@ pub struct DeployedQueue {
     routing: Option<Arc<QueueRouting>>,
 }
 
-/// What is polled for on queues of a kind that have lanes.
+/// The kind of tasks of queues that have lanes.
 pub fn type_of(kind: QueueKind) -> Option<QueueType> {
     match kind {
         QueueKind::Workflow => Some(QueueType::Workflow),

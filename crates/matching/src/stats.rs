@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use segno_proto::Nanos;
 
 const SECOND: Nanos = 1_000_000_000;
-/// What one count covers.
+/// The time that one count covers.
 const SLICE: Nanos = 5 * SECOND;
 /// So many slices make the half minute.
 const SLICES: usize = 6;
 
-/// What a queue can say of its tasks of one priority.
+/// Statistics of the tasks of one priority in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct QueueStats {
     /// Tasks that wait.
@@ -89,7 +89,7 @@ impl Counter {
     }
 }
 
-/// What came to a queue and went from it, by priority.
+/// The rates of tasks that come to a queue and go from it, by priority.
 #[derive(Debug, Default)]
 pub struct TaskRates {
     /// Priorities are few: what users may set, and that of queries.

@@ -18,8 +18,8 @@ pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
 pub use segno_engine::limits::Limits;
 pub use segno_environment::{
-    Clock, ConnectionId, DatabaseClock, Environment, Family, HashMap, Health, HealthChanges, Histogram, Latency,
-    Metrics, NotLocked, RuntimeClock, SkippingClock, SystemClock,
+    Clock, ConnectionId, DatabaseClock, Environment, FairQueues, Family, HashMap, Health, HealthChanges, Histogram,
+    Latency, Metrics, NotLocked, RuntimeClock, SkippingClock, SystemClock,
     environment::{Connection, Listener, Network, NetworkFuture, Random, Threads},
     hash::seed_thread,
     ids::Ids,

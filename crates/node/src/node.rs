@@ -104,8 +104,8 @@ impl Node {
         }
         loops::start_loops(&runs);
         namespaces.start();
-        runs.supervise("the watch over workers", segno_workers::watch(workers.clone()));
-        runs.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
+        runs.lifecycle.supervise("the watch over workers", segno_workers::watch(workers.clone()));
+        runs.lifecycle.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
         let scripts = Scripts::new(host, &runs);
         scripts.start();
         Ok(Arc::new(Self {
@@ -147,7 +147,7 @@ impl Node {
         if self.runs.is_stopping() {
             return Some("stopping".to_owned());
         }
-        if let Some(why) = self.runs.failure() {
+        if let Some(why) = self.runs.lifecycle.failure() {
             return Some(format!("failed: {why}"));
         }
         if !self.has_newest_documents() {
@@ -161,7 +161,7 @@ impl Node {
 
     /// Nothing is served from now on: what still runs for other nodes ends.
     pub fn end(&self) {
-        self.runs.end();
+        self.runs.lifecycle.end();
         if let Some(cluster) = &self.cluster {
             cluster.close();
         }

@@ -23,7 +23,7 @@ const KEYS_MAX: usize = 100_000;
 /// A key as it is stored.
 #[derive(Clone, PartialEq, Message)]
 pub struct AccessKey {
-    /// What it is called; unique.
+    /// The name of the key; unique.
     #[prost(string, tag = "1")]
     pub name: String,
     /// SHA-256 of the secret; empty if it stands for a certificate.
@@ -32,7 +32,7 @@ pub struct AccessKey {
     /// The common name of the client certificate that it stands for.
     #[prost(string, tag = "3")]
     pub certificate: String,
-    /// What it allows, such as `default:write`.
+    /// The rights of the key, such as `default:write`.
     #[prost(string, repeated, tag = "4")]
     pub grants: Vec<String>,
     /// The queues that may be polled with it; none means all.

@@ -16,7 +16,7 @@ const DURATION_SECONDS_MAX: i64 = 315_576_000_000;
 /// Deepest nesting of messages.
 const DEPTH_MAX: usize = 100;
 
-/// What may be in JSON beside the fields of a message.
+/// The names that JSON may have besides the fields of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     /// Reads a payload that may be in a form of its own.

@@ -13,11 +13,11 @@ pub struct Node {
     pub start: usize,
     /// Offset behind its last byte.
     pub end: usize,
-    /// What is there.
+    /// The value.
     pub value: NodeValue,
 }
 
-/// What a text has at a place.
+/// A value in a text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeValue {
     /// `null`.

@@ -17,7 +17,7 @@ const FLOW: &str = "segno.flow.v1";
 pub struct View {
     /// The JSON of a payload. Payloads without are shown as metadata and bytes.
     pub payload: fn(&Payload) -> Option<Json>,
-    /// What a value of an enum is called, by the names of both.
+    /// The name of an enum's value, from the names of both.
     pub enum_value: fn(&str, &str) -> String,
 }
 

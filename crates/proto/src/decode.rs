@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// What a worker may send at most with reason, see [`READS_MAX`].
+    /// The largest completion that a worker may have reason to send, see [`READS_MAX`].
     #[test]
     fn two_thousand_activities_are_not_too_many() {
         let metadata = BTreeMap::from([("encoding".to_owned(), Bytes::from_static(b"json/plain"))]);

@@ -27,7 +27,7 @@ pub fn with_scratch<T>(write: impl FnOnce(&mut Vec<u8>), read: impl FnOnce(&[u8]
     result
 }
 
-/// What `write` writes.
+/// The bytes that `write` writes.
 pub fn encoded(write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     with_scratch(write, Bytes::copy_from_slice)
 }

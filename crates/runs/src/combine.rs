@@ -28,7 +28,7 @@ const GATHER_YIELDS: usize = 3;
 const GROUP_MAX: usize = 256;
 /// A commit is closed when its events are this large.
 const GROUP_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// What a request can add to the state of a run at most.
+/// Most bytes that a request can add to the state of a run.
 const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A call that was decided and belongs to the next group.

@@ -33,18 +33,18 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const LARGE_RECENT: Duration = Duration::from_secs(1);
 /// Bytes of one namespace in a group, whether others commit or not. One commit may be larger.
 const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What a commit weighs besides its bytes.
+/// Bytes that a commit counts for besides its content.
 const COMMIT_BYTES: usize = 4096;
 /// Namespaces that are remembered; those without a rest are forgotten first.
 const NAMESPACES_MAX: usize = 1024;
 
-/// What is known of a namespace that wrote a lot.
+/// A namespace that wrote a lot.
 struct LargeWriter {
     rests_until: Instant,
     wrote_at: Instant,
 }
 
-/// What a namespace has in a group.
+/// The part of a group that belongs to a namespace.
 #[derive(Clone, Copy, Default)]
 struct NamespaceShare {
     commits: usize,
@@ -65,7 +65,7 @@ pub(crate) struct CommitShares {
     large: HashMap<NamespaceKey, LargeWriter>,
     /// The namespace that had the last group for itself, and until when it rests.
     alone: Option<(NamespaceKey, Instant)>,
-    /// What the group has that is being put together.
+    /// The shares of the group that is being put together.
     group: HashMap<Share, NamespaceShare>,
     group_max: usize,
 }

@@ -205,7 +205,7 @@ fn note_health(health: &Health, result: &Result<(), CommitError>) {
     }
 }
 
-/// Waits for something to write; probes a store that failed meanwhile. `None` when every [`Committer`] is gone.
+/// Waits for a commit; probes a store that failed meanwhile. `None` when every [`Committer`] is gone.
 fn next_request(store: &dyn Store, received: &mpsc::Receiver<Request>, health: &Health) -> Option<Request> {
     while health.is_degraded_by(health::STORAGE) {
         match received.recv_timeout(PROBE_INTERVAL) {
@@ -241,7 +241,7 @@ fn write(
         }
         let (commits, mut answers) = split(groups.next(begun));
         if commits.is_empty() {
-            // Everything that waits rests. Something else may come meanwhile.
+            // All waiting commits rest. Another one may come meanwhile.
             match received.recv_timeout(groups.rest(begun)) {
                 Ok(request) => groups.push(request),
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -300,7 +300,7 @@ fn acknowledge(answers: &mut [(usize, Answer)]) {
     }
 }
 
-/// What waits for the writer, and what of it is written next.
+/// The commits that wait for the writer, and the choice of the next group.
 struct Groups {
     queue: RoundRobin<Request>,
     shares: CommitShares,

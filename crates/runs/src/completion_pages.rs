@@ -18,7 +18,7 @@ pub const PAGES_MAX: i32 = 1024;
 pub const TASK_PAGES_BYTES_MAX: usize = 40 * 1024 * 1024;
 /// Most bytes of all pages.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
-/// What a page counts at least: its place in memory.
+/// Bytes that a page counts for at least: its place in memory.
 const PAGE_BYTES_MIN: usize = 512;
 /// Age from which on pages make room for others: no workflow task takes longer, however often it failed.
 const AGE_MAX: Duration = Duration::from_secs(15 * 60);

@@ -27,15 +27,15 @@ pub enum CallError {
     /// No run under that workflow id, or not the run that was named.
     #[error("workflow not found for ID: {workflow_id}")]
     WorkflowNotFound {
-        /// What was asked for.
+        /// The id in the request.
         workflow_id: String,
     },
     /// A run id of a run that is not stored.
     #[error("workflow execution not found for workflow ID {workflow_id:?} and run ID {run_id:?}")]
     RunNotFound {
-        /// What was asked for.
+        /// The id in the request.
         workflow_id: String,
-        /// What was asked for.
+        /// The run id in the request.
         run_id: String,
     },
     /// No script of that name.
@@ -65,7 +65,7 @@ pub enum CallError {
     /// Too much waits for the disk.
     #[error("the server is overloaded: too much waits for the disk; try again later")]
     Overloaded,
-    /// What is stored cannot be read.
+    /// Stored data cannot be read.
     #[error("{0}")]
     DataLoss(String),
     /// Too many lists and counts at the same time.
@@ -97,10 +97,10 @@ pub enum CallError {
     /// The run knows no such update.
     #[error("update {update_id:?} not found")]
     UpdateNotFound {
-        /// What was asked for.
+        /// The id in the request.
         update_id: String,
     },
-    /// Something else came in between; the same call again may succeed.
+    /// Another change came in between; the same call again may succeed.
     #[error("{0}")]
     Aborted(String),
     /// An update will not be answered.

@@ -184,7 +184,7 @@ impl Runs {
         tokio::select! {
             biased;
             found = tokio::time::timeout_at(deadline, news) => found.is_ok(),
-            () = self.stop.notified() => false,
+            () = self.lifecycle.stop.notified() => false,
         }
     }
 
@@ -267,7 +267,7 @@ fn undecodable(batch: &HistoryBatch, error: &prost::DecodeError) -> CallError {
 }
 
 impl Runs {
-    /// What an activity was scheduled with: from memory, else from history.
+    /// The attributes with which an activity was scheduled: from memory, else from history.
     pub async fn scheduled_attributes(
         &self,
         current: &Current,

@@ -54,7 +54,7 @@ struct OfCaller {
 }
 
 impl ListLimits {
-    /// What is good for a machine with so many cores.
+    /// The limits for a machine with so many cores.
     pub(crate) fn of_cores(cores: usize) -> Self {
         Self::new(cores.clamp(2, 8))
     }

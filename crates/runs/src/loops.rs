@@ -14,6 +14,6 @@ pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
 
 /// Starts the loops that work on runs until the node stops.
 pub fn start_loops(runs: &Arc<Runs>) {
-    runs.supervise("the delivery of messages", outbox::run(runs.clone()));
-    runs.supervise("the timer loop", wakes::run(runs.clone()));
+    runs.lifecycle.supervise("the delivery of messages", outbox::run(runs.clone()));
+    runs.lifecycle.supervise("the timer loop", wakes::run(runs.clone()));
 }

@@ -6,7 +6,7 @@ use segno_engine::{lease::LeaseSettings, limits::Limits};
 /// Most tasks that a queue keeps in memory, unless the node is configured otherwise.
 const QUEUE_TASKS_MAX: usize = 50_000;
 
-/// What can be set.
+/// Options of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeOptions {
     /// Memory for cached runs.
@@ -23,7 +23,7 @@ pub struct NodeOptions {
     pub workflow_rules: bool,
     /// Whether completions of workflow tasks may come in pages.
     pub completion_pages: bool,
-    /// What is set of worker deployments.
+    /// Options of worker deployments.
     pub deployments: DeploymentLimits,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
     pub queue_tasks_max: usize,

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// Queries that may wait for one workflow task. Temporal's limit is 1, which makes two simultaneous queries fail.
 const BUFFERED_MAX: usize = 32;
 
-/// What a worker said.
+/// The answer of a worker to a query.
 // One per query, moved once: a box would cost more than it saves.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub enum QueryAnswer {
 /// Why a query has no result.
 #[derive(Clone, Debug)]
 pub struct QueryFailure {
-    /// What the worker said.
+    /// The message of the worker.
     pub message: String,
     /// In full.
     pub failure: Option<Failure>,

@@ -45,7 +45,7 @@ impl Runs {
             tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }
         let runs = self.clone();
-        self.supervise_to_its_end("the recovery of waiting tasks", async move {
+        self.lifecycle.supervise_to_its_end("the recovery of waiting tasks", async move {
             runs.offer_again(dispatchable).await;
             runs.find_holds(waking).await;
         });

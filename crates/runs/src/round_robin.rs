@@ -55,7 +55,7 @@ impl<T> RoundRobin<T> {
 
     /// The namespaces with waiting commits, except for those behind a barrier.
     pub fn waiting(&self) -> impl Iterator<Item = Share> {
-        self.queues.namespaces().map(Share::Namespace)
+        self.queues.keys().map(Share::Namespace)
     }
 
     /// Takes the next commit of those that may be taken.

@@ -24,7 +24,7 @@ const LAST_FAILURE: Attribute = Attribute::Numbered(4, Kind::Keyword);
 const STATE: Attribute = Attribute::Numbered(5, Kind::Keyword);
 const STARTED: Attribute = Attribute::Numbered(6, Kind::Datetime);
 
-/// What a predicate can say of an activity. (`TaskQueue` is a name of every filter.)
+/// The attributes of an activity that a predicate can name. (`TaskQueue` is a name of every filter.)
 struct OfActivity;
 
 impl Names for OfActivity {
@@ -42,7 +42,7 @@ impl Names for OfActivity {
     }
 }
 
-/// What a filter can say of a workflow: only what every one has.
+/// The attributes of a workflow that a filter can name: only those that every workflow has.
 struct OfWorkflow;
 
 impl Names for OfWorkflow {

@@ -14,7 +14,7 @@ const LOW: u64 = BLOCK / 2;
 
 #[derive(Default)]
 struct Keys {
-    /// What is left of the current block.
+    /// The keys of the current block that are left.
     block: std::ops::Range<u64>,
     /// The block after it.
     next: Option<std::ops::Range<u64>>,

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicU64, Ordering},
 };
 
 use segno_deployments::{DeploymentLimits, Registry};
@@ -15,10 +15,8 @@ use segno_environment::{
     ids::Ids,
     metrics::Metrics,
     skipping::SkippingClock,
-    vitals::Vitals,
 };
 use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
-use tokio::sync::Notify;
 
 use crate::{
     committer::Committer,
@@ -26,6 +24,7 @@ use crate::{
     damaged::DamagedRuns,
     deployments::DeploymentLocks,
     error::CallError,
+    lifecycle::Lifecycle,
     list_limits::ListLimits,
     namespaces::Namespaces,
     options::NodeOptions,
@@ -53,7 +52,7 @@ pub struct Runs {
     pub committer: Committer,
     /// To which versions of workers tasks go.
     pub deployments: Arc<Registry>,
-    /// What is set of deployments.
+    /// Limits of worker deployments.
     pub deployment_limits: DeploymentLimits,
     pub(crate) deployment_locks: DeploymentLocks,
     /// The part that knows who uses queues.
@@ -68,11 +67,8 @@ pub struct Runs {
     pub timers: Timers,
     /// Makes ids.
     pub ids: Ids,
-    pub(crate) limits: Limits,
-    /// Whether workflows may be paused.
-    pub workflow_pause: bool,
-    /// Whether there are workflow rules.
-    pub workflow_rules: bool,
+    /// Options of the node.
+    pub options: NodeOptions,
     /// Completions of workflow tasks that come in pages; none if they may not.
     pub completion_pages: Option<CompletionPages>,
     pub(crate) outbox: Outbox,
@@ -83,26 +79,22 @@ pub struct Runs {
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub deleting: Mutex<HashSet<RunKey>>,
-    pub(crate) vitals: Arc<Vitals>,
     /// Why the node is degraded, if it is.
     pub health: Arc<Health>,
-    /// What the node counts.
+    /// The counters of the node.
     pub metrics: Arc<Metrics>,
     /// All namespaces.
     pub namespaces: Namespaces,
     pub(crate) run_keys: RunKeys,
-    stopping: AtomicBool,
-    /// Nothing is served now, not even to other nodes.
-    ended: AtomicBool,
-    /// Notified once when the node stops.
-    pub stop: Notify,
+    /// Whether the node works, stops, has ended or has failed.
+    pub lifecycle: Arc<Lifecycle>,
     last_now: AtomicU64,
 }
 
 impl Runs {
     /// The limits of runs.
     pub fn limits(&self) -> Limits {
-        self.limits
+        self.options.limits
     }
 
     /// The runs of a node that does nothing yet.
@@ -114,11 +106,11 @@ impl Runs {
         scripts: Arc<dyn ScriptTurns>,
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
-        let vitals = Arc::new(Vitals::default());
+        let lifecycle = Arc::<Lifecycle>::default();
+        let vitals = lifecycle.vitals.clone();
         let health = Arc::new(Health::default());
-        let committer =
-            Committer::start(&store, environment.threads.as_ref(), metrics.clone(), vitals.clone(), health.clone())
-                .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
+        let committer = Committer::start(&store, environment.threads.as_ref(), metrics.clone(), vitals, health.clone())
+            .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
         let ids = Ids::seeded(&*environment.random);
         let namespaces = Namespaces::load(&*store, &ids).await?;
         Ok(Arc::new(Self {
@@ -136,23 +128,18 @@ impl Runs {
             slots: Slots::new(options.cache_bytes_max),
             timers: Timers::default(),
             ids,
-            limits: options.limits,
-            workflow_pause: options.workflow_pause,
-            workflow_rules: options.workflow_rules,
+            options,
             completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
             effects: EffectsPort::default(),
             scripts,
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
-            vitals,
             health,
             metrics,
             namespaces,
             run_keys: RunKeys::default(),
-            stopping: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            stop: Notify::new(),
+            lifecycle,
             last_now: AtomicU64::new(0),
         }))
     }
@@ -185,7 +172,7 @@ impl Runs {
         let limits = Limits {
             updates_suggest: settings.updates.suggest(),
             script_events_kept: settings.flows.history_events_kept as i64,
-            ..self.limits
+            ..self.options.limits
         };
         Context { now: self.now(), new_run_key: 0, new_run_seed: self.ids.bits(), limits, script: None }
     }
@@ -217,7 +204,7 @@ impl Runs {
         self.clock.skipping()
     }
 
-    /// What keeps the data, in a word.
+    /// The name of the store's backend.
     pub fn store_kind(&self) -> &'static str {
         self.store.kind()
     }
@@ -229,11 +216,10 @@ impl Runs {
 
     /// Begins to stop: new calls are refused.
     pub fn shut_down(&self) {
-        self.stopping.store(true, Ordering::Release);
-        self.stop.notify_waiters();
+        self.lifecycle.begin_stop();
         // Wakes the timer loop, which then ends.
         self.timers.earlier.notify_one();
-        self.outbox.look();
+        self.outbox.wake();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
@@ -244,19 +230,9 @@ impl Runs {
         }
     }
 
-    /// Serves nothing from now on, not even other nodes.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-    }
-
-    /// Whether [`Runs::end`] was called: nothing is served.
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
     /// Whether the node is shutting down.
     pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.lifecycle.is_stopping()
     }
 
     /// Whether the store is on another machine.

@@ -20,7 +20,7 @@ impl Runs {
         }
     }
 
-    /// What an error says about the run whose task was to be started: `true` if the task no longer exists, or
+    /// Whether an error ends the task that was to be started: `true` if the task no longer exists, or
     /// never can be started, so that the next one is to be tried.
     pub async fn is_task_over(self: &Arc<Self>, run: RunKey, error: &CallError) -> bool {
         match error {

@@ -84,7 +84,7 @@ impl Runs {
         tokio::select! {
             biased;
             found = tokio::time::timeout_at(deadline, news) => found.is_ok(),
-            () = self.stop.notified() => false,
+            () = self.lifecycle.stop.notified() => false,
         }
     }
 }

@@ -63,7 +63,7 @@ impl fmt::Display for StartRefusal {
     }
 }
 
-/// What is known of a namespace.
+/// The starts and the open workflows of a namespace.
 struct Starts {
     tokens: f64,
     /// When tokens were counted last.

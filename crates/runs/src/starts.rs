@@ -22,7 +22,7 @@ use crate::{
     transact::LockedSlot,
 };
 
-/// What became of a start.
+/// The outcome of a start.
 #[derive(Clone, Debug)]
 pub struct StartOutcome {
     /// The run that now is, or was, started.

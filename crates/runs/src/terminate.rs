@@ -167,7 +167,7 @@ fn reset_of(key: &WorkflowKey, current: Option<RunKey>) -> CurrentReset {
     CurrentReset { namespace: key.namespace, workflow_id: key.workflow_id.to_string(), current }
 }
 
-/// What can still be read of a run whose state cannot.
+/// The facts of a run that can still be read although its state cannot.
 struct ReadableFacts {
     facts: Option<VisibilityRow>,
     version: Option<u64>,
@@ -202,7 +202,7 @@ fn first_run_id(event: &HistoryEvent) -> Option<String> {
     }
 }
 
-/// What was read, unless it is damaged.
+/// The value of a read, or nothing if the stored data is damaged.
 fn readable<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {
     match read {
         Ok(read) => Ok(Some(read)),

@@ -72,7 +72,7 @@ pub struct QueryToken {
     pub node: u64,
 }
 
-/// What distinguishes the kinds of token under one key.
+/// A kind of token. Its number distinguishes it from other kinds under one key.
 pub trait Token: Message + Default {
     /// Mixed into the authentication.
     const KIND: u8;

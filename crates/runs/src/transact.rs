@@ -30,7 +30,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// More messages than a run can have under way.
 const MESSAGES_MAX: usize = 10_000;
 
-/// What a commit carries besides a transition of the current run.
+/// Writes of a commit besides the transition of the current run.
 #[derive(Default)]
 pub struct ExtraWrites {
     /// Messages that arrived.
@@ -81,7 +81,7 @@ impl Runs {
         if self.committer.is_overloaded() {
             return Err(CallError::Overloaded);
         }
-        match self.failure() {
+        match self.lifecycle.failure() {
             Some(why) => Err(CallError::Unavailable(why.to_owned())),
             None => Ok(()),
         }
@@ -196,7 +196,7 @@ impl Runs {
         Ok(reply)
     }
 
-    /// What needs no waiting is done before the future is made, and what has to wait is in a box: futures are moved about
+    /// Does all work that needs no waiting before the future is made. Work that has to wait is in a box: futures are moved about
     /// before they run, and a run is large.
     fn commit_decided<'a, R>(
         self: &'a Arc<Self>,
@@ -339,7 +339,7 @@ impl Runs {
         (commit, Box::new(then))
     }
 
-    /// What follows once a transition is stored.
+    /// Carries out the effects of a transition that is stored.
     fn carry_out(self: &Arc<Self>, locked: &mut LockedSlot, then: Consequences) {
         let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
         let (activities, ended, messages) = (then.activities, then.ended, then.messages);
@@ -598,7 +598,7 @@ async fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>
     Ok(rows)
 }
 
-/// What follows from a transition once it is stored.
+/// The effects of a transition once it is stored.
 struct Consequences {
     /// The run before, if it is the same one.
     before: Option<Arc<Run>>,
@@ -626,7 +626,7 @@ struct EndedRun {
     effects: Vec<Effect>,
 }
 
-/// What memory keeps of a write.
+/// The part of a write that memory keeps.
 struct CommittedWrite {
     current_key: RunKey,
     state_bytes: usize,
@@ -657,7 +657,7 @@ pub(crate) fn progress_of(run: &Run) -> Progress {
     }
 }
 
-/// What a commit writes of a run.
+/// The write of a run in a commit.
 pub fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>], now: i64) -> RunWrite {
     let encode = |events: &Vec<HistoryEvent>| HistoryBatch {
         first_event_id: first_event_id(events),

@@ -134,7 +134,7 @@ impl Runs {
             let news = tokio::select! {
                 biased;
                 news = tokio::time::timeout_at(until, progress.changed()) => news.is_ok(),
-                () = self.stop.notified() => false,
+                () = self.lifecycle.stop.notified() => false,
             };
             if !news {
                 return reply(stage);

@@ -73,7 +73,7 @@ impl Runs {
     }
 }
 
-/// What a stored state says of its run, for checks of all that is stored.
+/// The facts that a stored state has of its run, for checks of all that is stored.
 pub fn state_facts(state: Bytes) -> Result<StateFacts, String> {
     let run = Run::decode(state).map_err(|error| error.to_string())?;
     Ok(StateFacts {
@@ -146,7 +146,7 @@ fn task_retry(run: &Run) -> Option<(i32, &str)> {
     failed.then(|| (run.state().failures_since_success + 1, run.state().last_task_failure.as_str()))
 }
 
-/// What a payload says as a value of a kind; nothing if it says nothing of that kind.
+/// A payload as a value of a kind; `None` if it is of another kind.
 fn value(payload: &Payload, kind: Kind) -> Option<Value> {
     use serde_json::Value as Json;
     let mut json = json(payload)?;

@@ -24,7 +24,7 @@ struct StoredCheckpoint {
     run: Bytes,
 }
 
-/// What is stored as a checkpoint after a turn.
+/// The content of the checkpoint that is stored after a turn.
 pub(super) fn content(run: &Run, state: &Bytes) -> Bytes {
     StoredCheckpoint { state: state.clone(), run: run.encode() }.encode_to_vec().into()
 }
@@ -39,7 +39,7 @@ pub(super) struct Checkpoint {
     pub state: Bytes,
     /// The run as it was.
     pub run: RunState,
-    /// What the engine knew of the script.
+    /// The engine's record of the script.
     pub script: Script,
 }
 

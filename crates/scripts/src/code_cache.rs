@@ -9,13 +9,13 @@ use segno_store::NamespaceKey;
 
 /// Bytes of compiled code in memory.
 const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What is counted for a version besides its code.
+/// Bytes that a version counts for besides its code.
 const ENTRY_BYTES: usize = 1024;
 
-/// What code is known by: namespace, name and version.
+/// The key of code: namespace, name and version.
 pub(super) type CodeKey = (NamespaceKey, Arc<str>, Version);
 
-/// What is known of the code of a version.
+/// The code of a version, or why it cannot be used.
 #[derive(Clone)]
 pub(super) enum VersionCode {
     Usable(Arc<Code>),

@@ -23,7 +23,7 @@ use super::{
     },
 };
 
-/// What a deployment did.
+/// The outcome of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployment {
     /// The name of the workflow.
@@ -36,14 +36,14 @@ pub struct Deployment {
     pub current: bool,
     /// Whether it was the current one already.
     pub unchanged: bool,
-    /// What the compiler warns of.
+    /// The warnings of the compiler.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// What is stored for a script.
+/// The documents of a script that are to be stored.
 struct PreparedDeployment {
     deployed: Deployment,
-    /// What is known of its name from now on, if that changes.
+    /// The new record of its name, if that changes.
     record: Option<ScriptRecord>,
     content: Vec<DocumentWrite>,
 }

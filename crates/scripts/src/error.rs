@@ -4,7 +4,7 @@ use segno_engine::Run;
 use segno_flow::diagnostic::Diagnostic;
 use segno_runs::error::CallError;
 
-/// Why something about scripts was not done.
+/// Why a call about scripts failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The source has errors.
@@ -24,7 +24,7 @@ pub enum ScriptError {
     Call(#[from] CallError),
 }
 
-/// What is stored of a run cannot be used.
+/// The error for a run whose stored data cannot be used.
 pub(super) fn damaged(run: &Run, why: &str) -> CallError {
     CallError::DataLoss(format!("run {}: {why}", run.info.run_key))
 }

@@ -37,7 +37,7 @@ pub(super) fn attribute_types(namespace: &Namespace) -> Vec<(String, String)> {
     settable.chain(custom).map(|(name, kind)| (name.to_owned(), attribute_type_name(kind).to_owned())).collect()
 }
 
-/// What history adds for a script, in order.
+/// The events of history for a script, in order.
 pub(super) fn events_of(run: &Run, script: &Script, history: &[HistoryEvent], types: AttributeTypes<'_>) -> Vec<Event> {
     let mut events = Vec::with_capacity(history.len());
     // A turn after a reset is taken under the id of the new run, also what history has before the event of the reset.
@@ -245,7 +245,7 @@ fn of_task(
     }
 }
 
-/// What the events that end a child share.
+/// The fields that the events that end a child share.
 struct ChildEnd {
     namespace: String,
     run_id: String,

@@ -48,7 +48,7 @@ pub(super) async fn run(scripts: Scripts) {
     let Scripts { host, runs } = &scripts;
     loop {
         // Created before the checks: a notification between a check and the wait is not missed.
-        let (changed, stopped) = (host.resumes.changed.notified(), runs.stop.notified());
+        let (changed, stopped) = (host.resumes.changed.notified(), runs.lifecycle.stop.notified());
         if runs.is_stopping() {
             return;
         }
@@ -320,7 +320,7 @@ impl Scripts {
     }
 }
 
-/// What became of a turn.
+/// The outcome of a turn.
 enum TurnOutcome {
     /// It is stored, or was overtaken.
     Done,

@@ -10,7 +10,7 @@ use super::{
     resumes::Resumes, threads::ScriptThreads,
 };
 
-/// What executes scripts. It holds no runs: the runs hold it, as their port [`Turn`](segno_runs::ports::Turn).
+/// Executes scripts. It holds no runs: the runs hold it, as their port [`ScriptTurns`](segno_runs::ports::ScriptTurns).
 pub struct ScriptHost {
     /// Deployed scripts by their names.
     pub(super) registry: Registry,
@@ -19,9 +19,9 @@ pub struct ScriptHost {
     /// Turns that wait for an executor.
     pub(super) resumes: Resumes,
     pub(super) held_back: HeldBackTurns,
-    /// What namespaces used of the threads that serve calls.
+    /// The time of the threads that serve calls, as namespaces used it.
     pub(super) inline_time: InlineTime,
-    /// What runs may still write to the log.
+    /// The bytes that runs may still write to the log.
     pub(super) log: LogAllowances,
 }
 

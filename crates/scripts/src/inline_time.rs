@@ -6,7 +6,7 @@ use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
-/// What a turn may take without being counted.
+/// The time of a turn that is not counted.
 const SMALL_TURN: Duration = Duration::from_micros(250);
 /// Time for larger turns that a namespace gets in a second while other namespaces are at work.
 const TIME_PER_SECOND: Duration = Duration::from_millis(50);
@@ -17,7 +17,7 @@ const NAMESPACES_MAX: usize = 1024;
 #[derive(Default)]
 pub(super) struct InlineTime(Mutex<HashMap<NamespaceKey, UsedTime>>);
 
-/// What is left of the time that a namespace used.
+/// The time that a namespace used and has not got back.
 struct UsedTime {
     used: Duration,
     at: Instant,

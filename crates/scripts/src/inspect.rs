@@ -27,7 +27,7 @@ use super::{
 /// The query that shows the state of any script.
 const STATE_QUERY: &str = "__segno_flow_state";
 
-/// What people see of a run.
+/// The state of a script's run, as people see it.
 #[derive(Clone, Debug)]
 pub struct ScriptRunView {
     /// Frames, variables, what is pending: JSON.
@@ -72,7 +72,7 @@ impl Scripts {
         Ok(Payloads { payloads: result })
     }
 
-    /// What a script is doing, or was doing when an event was its last.
+    /// The state of a script, now or at the time when an event was its last.
     pub async fn describe_run(
         &self,
         namespace: &Namespace,

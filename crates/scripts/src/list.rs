@@ -19,7 +19,7 @@ use super::{
 /// Versions with open runs of which is looked whether they can be executed.
 const UNUSABLE_LOOKED_AT: usize = 20;
 
-/// What is known of a name.
+/// A deployed name.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptInfo {
     /// The name.
@@ -69,7 +69,7 @@ impl Scripts {
         self.host.registry.current(namespace.key, name).map(|version| hex(&version))
     }
 
-    /// What the record of a name says, and how many open runs each version has.
+    /// The record of a name, and how many open runs each version has.
     async fn counted(&self, namespace: &Namespace, known: &ScriptRecord) -> Result<ScriptInfo, CallError> {
         let mut found = info(known);
         let mut rest = self.count_runs(namespace, vec![of_type(&known.name), open()]).await?;

@@ -21,14 +21,14 @@ const BYTES_PER_SECOND: u64 = 10 * 1024;
 const BURST_BYTES: u64 = 64 * 1024;
 /// Bytes of the message, and of the data, of one line.
 const LINE_BYTES_MAX: usize = 16 * 1024;
-/// What is counted for a line besides its message and data.
+/// Bytes that a line counts for besides its message and data.
 const LINE_BYTES: u64 = 128;
 /// How often the log reports dropped lines of a run.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// Runs of which it is known how much they wrote. Beyond that, those that were quiet are forgotten.
 const RUNS_MAX: usize = 10_000;
 
-/// What scripts logged in one commit.
+/// The lines that scripts logged in one commit.
 #[derive(Default)]
 pub(super) struct ScriptLines {
     /// The lines.
@@ -49,7 +49,7 @@ impl ScriptLines {
     }
 }
 
-/// What runs may still write.
+/// The bytes that runs may still write.
 #[derive(Default)]
 pub(super) struct LogAllowances(Mutex<HashMap<RunKey, Allowance>>);
 
@@ -63,7 +63,7 @@ struct AdmittedLines {
     reported: Option<u64>,
 }
 
-/// What a run may still write: a token bucket of bytes.
+/// The bytes that a run may still write: a token bucket.
 struct Allowance {
     bytes: u64,
     filled: Instant,

@@ -46,7 +46,7 @@ pub struct MoveCall {
     pub check_only: bool,
 }
 
-/// What a move did.
+/// The outcome of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MovedRun {
     /// The run that goes on.

@@ -15,7 +15,7 @@ const BEGUN_OF_NAMESPACE_MAX: usize = 8;
 /// Namespaces without jobs whose used time is remembered.
 const IDLE_NAMESPACES_MAX: usize = 1024;
 
-/// What gets a permit.
+/// The holder of a permit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Grant<J, P> {
     /// A job that begins.

@@ -9,7 +9,7 @@ use super::error::ScriptError;
 
 /// Digits of a version that are shown.
 pub(super) const SHOWN_DIGITS: usize = 12;
-/// What the names of documents of names begin with.
+/// The prefix of the documents of names.
 pub(super) const NAME_PREFIX: &str = "flow/";
 
 /// A deployed name, as it is stored.

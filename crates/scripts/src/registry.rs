@@ -75,7 +75,7 @@ impl Registry {
         scheduled.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What is stored of a name from now on; `None` if it was removed.
+    /// Replaces the record of a name; `None` if it was removed.
     pub fn remember(&self, namespace: NamespaceKey, name: &str, record: Option<ScriptRecord>) {
         let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
         // Before the lock is released: what was read until now is not put in the place of this.

@@ -91,7 +91,7 @@ pub(super) struct ReplayResult {
     pub state: Bytes,
     /// Turns that were executed.
     pub turns: u64,
-    /// What the last turn gave, without its commands.
+    /// The result of the last turn, without its commands.
     pub last: TurnResult,
     /// The completed event of the last turn. What follows it and was not caused by the turn itself is not taken yet.
     pub taken_event_id: i64,
@@ -99,11 +99,11 @@ pub(super) struct ReplayResult {
     pub operations: Vec<ScriptOperation>,
 }
 
-/// What turns are executed with that is not in history: it is taken as it is now.
+/// Inputs of turns that are not in history: they are taken as they are now.
 pub(super) struct ReplaySettings {
     /// Types of search attributes.
     pub types: Vec<(String, String)>,
-    /// What limits a turn.
+    /// The limits of a turn.
     pub limits: Limits,
 }
 

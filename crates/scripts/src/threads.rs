@@ -25,7 +25,7 @@ use super::permits::{Grant, Permits};
 const WAITING_MAX: usize = 256;
 /// A thread without work ends after this long.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// What the priority of these threads is lowered by.
+/// How much the priority of these threads is lowered.
 const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce(&mut TimeSlice) + Send>;

@@ -77,7 +77,7 @@ impl TurnInput {
     }
 }
 
-/// What a turn does to its run.
+/// The effect of a turn on its run.
 pub(super) struct TurnTransition {
     pub run: Run,
     pub transition: Transition,

@@ -47,7 +47,7 @@ pub struct Audit {
     panicked: Option<oneshot::Receiver<()>>,
 }
 
-/// What calls and the thread that writes share.
+/// The state that calls and the writing thread share.
 struct Log {
     lines: SyncSender<Line>,
     /// Nothing may be changed that is not written down.
@@ -189,7 +189,7 @@ impl Drop for Entry {
     }
 }
 
-/// What callers choose is written only in part if it is long.
+/// Shortens a text that the caller chose.
 fn shortened(text: &str) -> String {
     let end = text.char_indices().map(|(start, _)| start).nth(TEXT_MAX).unwrap_or(text.len());
     text[..end].to_owned()

@@ -2,9 +2,8 @@
 //!
 //! It is read from the bytes, so that a rule applies to every service in the same way, before a request is decoded.
 
-use std::collections::HashMap;
-
 use segno_calls::request_fields::{of_requests, text_field};
+use segno_node::HashMap;
 
 /// Numbers of the fields by which a request names what it is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

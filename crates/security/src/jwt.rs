@@ -4,7 +4,6 @@
 //! fetched at the start, periodically, and when a token names an unknown one.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -20,7 +19,7 @@ use tokio::time::Instant;
 use tonic::Status;
 
 use super::{Caller, Proof, fetch, roles::Grants};
-use segno_node::lock::lock;
+use segno_node::{HashMap, lock::lock};
 
 /// Keys are fetched again after this long.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(300);
@@ -84,7 +83,7 @@ enum PublicKey {
     Point(Vec<u8>),
 }
 
-/// Whether something has the form of a token.
+/// Whether a text has the form of a token.
 pub fn looks_like(secret: &[u8]) -> bool {
     secret.iter().filter(|byte| **byte == b'.').count() == 2
 }

@@ -32,11 +32,11 @@ impl KnownCaller {
     }
 }
 
-/// What a caller shows of itself, or who it is.
+/// The identity that a caller shows, or the caller itself.
 pub enum PresentedIdentity {
     /// A caller that was looked up before.
     Known(Arc<KnownCaller>),
-    /// What has to be looked up.
+    /// Credentials that have to be looked up.
     Credentials(Box<Credentials>),
 }
 
@@ -48,7 +48,7 @@ impl PresentedIdentity {
         }
     }
 
-    /// What has to be looked at again.
+    /// The credentials that have to be looked up again.
     pub fn into_credentials(self) -> Box<Credentials> {
         match self {
             Self::Known(known) => Box::new(known.credentials.clone()),
@@ -74,7 +74,7 @@ impl AuthenticationState {
     }
 }
 
-/// What the headers of a call say of its caller.
+/// The identity in the headers of a call.
 pub enum HeaderIdentity {
     /// The caller is known.
     Known(Arc<KnownCaller>),
@@ -88,9 +88,9 @@ pub enum HeaderIdentity {
 
 /// A call that has to be let in before it is handled.
 pub struct Admission {
-    /// What decides.
+    /// Decides about the calls.
     pub security: Arc<Security>,
-    /// What the caller shows.
+    /// The identity that the caller shows.
     pub shown: PresentedIdentity,
     /// The connection that it came on.
     pub authentication_state: AuthenticationState,
@@ -126,7 +126,7 @@ impl Admission {
 }
 
 impl Security {
-    /// What the headers of a call say of its caller, without waiting for anything. A refusal is written down.
+    /// The identity in the headers of a call, without waiting for anything. A refusal is written down.
     pub fn at_first(&self, path: &str, credentials: &Credentials) -> HeaderIdentity {
         let Some(by) = &self.authentication else { return HeaderIdentity::Public };
         let is_public = self.rules.find(path).is_some_and(|call| call.rule.scope == Scope::Public);
@@ -154,7 +154,7 @@ impl Security {
         known.key_changes == self.node.access_keys.changes() && (expires == 0 || expires > wall_clock())
     }
 
-    /// Decides about a call of an authenticated caller, unless something has to be counted or looked up for it.
+    /// Decides about a call of an authenticated caller, unless it has to be counted or its caller looked up.
     fn admit_known(&self, path: &str, message: &[u8], known: &KnownCaller) -> Option<Result<AdmittedCall, Status>> {
         let call = self.rules.find(path).filter(|call| call.rule.scope != Scope::Public)?;
         if !self.holds(known) || known.caller.calls_per_second != 0 || !self.node.has_newest_documents() {

@@ -114,7 +114,7 @@ pub struct Caller {
     pub name: String,
     /// How that was proven.
     pub proof: Proof,
-    /// What the caller may do.
+    /// The rights of the caller.
     pub grants: Grants,
     /// How many calls it may make; zero is no limit.
     pub calls_per_second: usize,
@@ -123,7 +123,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether a rule lets this caller do something in a namespace.
+    /// Whether this caller has the rights of a rule in a namespace.
     pub fn may(&self, rule: Rule, namespace: &str) -> bool {
         let roles = match rule.scope {
             Scope::Public | Scope::Known => return true,
@@ -177,7 +177,7 @@ fn digest_again(secret: &[u8]) -> [u8; 32] {
     })
 }
 
-/// What a caller shows of itself.
+/// The credentials of a caller.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     /// The header `authorization`.
@@ -197,7 +197,7 @@ impl Credentials {
         Self { authorization, digest, certificate, address }
     }
 
-    /// What follows `Bearer`, and its digest.
+    /// The text after `Bearer`, and its digest.
     fn bearer(&self) -> Option<(&[u8], [u8; 32])> {
         self.authorization.as_ref().and_then(|value| bearer(value.as_bytes())).zip(self.digest)
     }
@@ -215,7 +215,7 @@ pub struct AdmittedCall {
 /// Decides about calls.
 pub struct Security {
     node: Arc<Node>,
-    /// What calls need.
+    /// The rights that calls need.
     rules: &'static Rules,
     /// Without it every caller may do everything.
     authentication: Option<Authentication>,
@@ -244,7 +244,7 @@ impl Authentication {
 }
 
 impl Security {
-    /// What the options ask for.
+    /// Security as the options ask for it.
     pub fn new(
         node: Arc<Node>,
         rules: &'static Rules,
@@ -606,7 +606,7 @@ fn method_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What follows `Bearer`.
+/// The text after `Bearer`.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, secret) = value.split_at_checked(BEARER.len())?;
     scheme.eq_ignore_ascii_case(BEARER).then(|| secret.trim_ascii())

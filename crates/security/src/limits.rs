@@ -5,12 +5,11 @@
 //! RESOURCE_EXHAUSTED and the time to try again, and costs only the check.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use segno_node::{CallLimits, Namespace};
+use segno_node::{CallLimits, HashMap, Namespace};
 use segno_proto::enums::{ResourceExhaustedCause, ResourceExhaustedScope};
 use tonic::Status;
 
@@ -45,7 +44,7 @@ impl Bucket {
     }
 }
 
-/// What is counted.
+/// The quantities that are limited.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum UsageAmount {
     Calls(u32),

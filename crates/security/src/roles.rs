@@ -16,9 +16,9 @@ impl Roles {
     pub const NONE: Self = Self(0);
     /// Looking: describe, list, history, queries.
     pub const READ: Self = Self(0b0001);
-    /// What workers do: polls, results, heartbeats.
+    /// Calls of workers: polls, results, heartbeats.
     pub const WORK: Self = Self(0b0011);
-    /// What clients do: start, signal, update, terminate, schedules, scripts.
+    /// Calls of clients: start, signal, update, terminate, schedules, scripts.
     pub const WRITE: Self = Self(0b0101);
     /// Everything, namespaces and search attributes included.
     pub const ADMIN: Self = Self(0b1111);
@@ -59,7 +59,7 @@ impl fmt::Display for Roles {
     }
 }
 
-/// What a caller may do, and where.
+/// The rights of a caller, by namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
     /// On the whole server: calls about no namespace, and all namespaces.

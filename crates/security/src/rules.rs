@@ -21,7 +21,7 @@ pub enum Scope {
     Namespace,
 }
 
-/// What a call needs.
+/// The rights that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Where.
@@ -36,7 +36,7 @@ impl Rule {
         self.one_of.contains(&Roles::WORK)
     }
 
-    /// Whether the call changes something and its caller belongs in the audit log.
+    /// Whether the call changes state, so that it belongs in the audit log.
     pub fn is_audited(&self) -> bool {
         self.one_of.iter().all(|roles| *roles != Roles::READ && *roles != Roles::WORK)
             && !matches!(self.scope, Scope::Public | Scope::Known)
@@ -77,7 +77,7 @@ const fn namespace(one_of: &'static [Roles]) -> Rule {
 pub struct KnownCall {
     /// Its name.
     pub method: String,
-    /// What it needs.
+    /// The rights that it needs.
     pub rule: Rule,
     /// Where its request names the namespace.
     pub fields: NamespaceField,
@@ -92,7 +92,7 @@ impl KnownCall {
     }
 }
 
-/// What every call needs, by path. A call that is not here is refused.
+/// The rights that every call needs, by path. A call that is not here is refused.
 pub struct Rules(HashMap<String, KnownCall>);
 
 impl Rules {

@@ -95,7 +95,7 @@ fn exhausted(wait: Duration) -> Status {
     ))
 }
 
-/// What counts as one address: of IPv6 a client has a whole /64.
+/// The address range that counts as one client: of IPv6 a client has a whole /64.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

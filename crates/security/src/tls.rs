@@ -32,7 +32,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum ClientCertificates {
     /// Without one there is no connection.
     Required,
-    /// Who shows one is known by it; others show something else.
+    /// A client that shows one is known by it; other clients show a key or a token.
     Optional,
 }
 
@@ -61,14 +61,14 @@ pub struct ClientFiles {
 /// Certificates that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or has something else in it.
+    /// A file cannot be read, or has other content.
     #[error("{}: {why}. It must have {what} in PEM form; `segno tls init` makes a set for development", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is expected.
+        /// The expected content.
         what: &'static str,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// They do not fit together.
@@ -76,7 +76,7 @@ pub enum TlsError {
     Unfit {
         /// All of them.
         files: Box<TlsFiles>,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
 }
@@ -94,7 +94,7 @@ pub struct Tls {
     configs: RwLock<Configs>,
 }
 
-/// What a port speaks.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/2.

@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// What handles the calls of all services.
+/// The handlers of the calls of all services.
 pub(crate) struct Handlers {
     node: Arc<Node>,
     workflows: Workflows,

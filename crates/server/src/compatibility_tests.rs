@@ -6,7 +6,7 @@ use crate::calls;
 
 const PAGE: &str = include_str!("../../../docs/reference/compatibility.md");
 
-/// What is wrong with the tables of a page.
+/// The mistakes in the tables of a page.
 fn problems(page: &str, methods: &[(&str, &str)], is_built: fn(&str, &str) -> bool) -> Vec<String> {
     let mut problems = Vec::new();
     let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();

@@ -39,7 +39,7 @@ impl Drop for CallInProgress {
     }
 }
 
-/// What an answer leaves behind until it is written.
+/// The duties that an answer leaves behind until it is written.
 pub(crate) struct Receipt {
     delivery: Option<Delivery>,
     _call: CallInProgress,
@@ -51,7 +51,7 @@ impl Receipt {
         Self { delivery: extensions.remove(), _call: call }
     }
 
-    /// What an answer that goes to another node holds.
+    /// The delivery in an answer that goes to another node.
     pub(crate) fn delivery_of(extensions: &mut Extensions) -> Option<Delivery> {
         extensions.remove()
     }

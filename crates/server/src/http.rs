@@ -51,7 +51,7 @@ const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest body of a request. A source has 256 KiB.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the server says of itself.
+/// The paths of the server's own pages.
 const OWN: [&str; 3] = ["/healthz", "/metrics", "/cluster"];
 
 /// Serves until it is dropped, on a thread of its own.
@@ -64,7 +64,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, service: Arc<
             runtime.block_on(async {
                 let listener = match TcpListener::from_std(listener) {
                     Ok(listener) => listener,
-                    Err(error) => return services.node.runs.fail("the HTTP port", &error.to_string()),
+                    Err(error) => return services.node.runs.lifecycle.fail("the HTTP port", &error.to_string()),
                 };
                 tokio::select! {
                     () = accept(listener, services, service, web, guard, calls) => {}
@@ -75,7 +75,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, service: Arc<
         std::thread::Builder::new().name("segno-http".to_owned()).spawn(work)
     });
     if let Err(error) = started {
-        node.runs.fail("the HTTP port", &error.to_string());
+        node.runs.lifecycle.fail("the HTTP port", &error.to_string());
     }
     // The thread ends when this is dropped.
     std::future::pending::<()>().await;

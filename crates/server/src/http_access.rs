@@ -15,7 +15,7 @@ use crate::security::{
     tls::Tls,
 };
 
-/// What stands in front of the HTTP port.
+/// Checks the requests of the HTTP port.
 #[derive(Clone)]
 pub(crate) struct Guard {
     /// Without it nothing is encrypted.
@@ -82,7 +82,7 @@ impl Guard {
         }
     }
 
-    /// What a page that was not let in shows: the login, if that helps.
+    /// The answer to a request for a page that was refused: the login, if that helps.
     pub(crate) fn ask_to_log_in(&self, head: &Request<impl Sized>, status: &Status) -> Option<Response<WebBody>> {
         let accepts = head.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
         let is_page = Web::has(head.uri().path()) && accepts.contains("text/html");
@@ -106,7 +106,7 @@ impl Guard {
     }
 }
 
-/// What a request shows of its caller. Browsers have the key in a cookie.
+/// The credentials in a request. Browsers have the key in a cookie.
 pub(crate) fn credentials<B>(
     request: &Request<B>,
     certificate: Option<Arc<str>>,
@@ -118,7 +118,7 @@ pub(crate) fn credentials<B>(
     Credentials::new(authorization.or_else(from_cookie), certificate, address)
 }
 
-/// What a request needs, and where.
+/// The rule for a request, and its namespace.
 fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), Status> {
     let is_reading = matches!(*method, Method::GET | Method::HEAD);
     if let Some((_, rule)) = ROUTES.iter().find(|(route, _)| *route == path) {

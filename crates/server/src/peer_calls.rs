@@ -37,7 +37,7 @@ impl ClientCalls for PeerCalls {
     }
 }
 
-/// What a client's connection would have told about the call, and that it was forwarded.
+/// The facts that a client's connection would have added to the call, and that it was forwarded.
 fn extensions(call: &ForwardedCall) -> Extensions {
     let mut extensions = Extensions::new();
     extensions.insert(PeerOrigin);

@@ -25,7 +25,7 @@ impl Peer {
         Self { id: ConnectionId(node.runs.connection_prefix() | number), node }
     }
 
-    /// What its requests carry.
+    /// The id that its requests carry.
     pub(crate) fn id(&self) -> ConnectionId {
         self.id
     }

@@ -66,7 +66,7 @@ pub enum ServeError {
         what: &'static str,
         /// The flag that changes it.
         flag: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// Certificates cannot be used.
@@ -77,7 +77,7 @@ pub enum ServeError {
     AuditLog {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The codec server has no usable address.
@@ -85,7 +85,7 @@ pub enum ServeError {
         "--ui-codec-endpoint {endpoint} is not an address: it looks like https://codec.example or http://127.0.0.1:8081/{{namespace}}"
     )]
     CodecEndpoint {
-        /// What was given.
+        /// The endpoint in the options.
         endpoint: String,
     },
     /// Reflection could not be set up.
@@ -93,7 +93,7 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// What to do about an address that cannot be had.
+/// Advice for an address that cannot be bound.
 fn bind_advice(error: &std::io::Error, flag: &str) -> String {
     match error.kind() {
         std::io::ErrorKind::AddrNotAvailable => {
@@ -178,7 +178,9 @@ impl Server {
         let mut web = JoinSet::new();
         web.spawn(follow_health(node.clone(), health));
         let _following = self.tls.as_ref().map(|tls| {
-            AbortOnDrop(node.runs.supervise_to_its_end("the watch over certificates", tls.clone().follow_files()))
+            AbortOnDrop(
+                node.runs.lifecycle.supervise_to_its_end("the watch over certificates", tls.clone().follow_files()),
+            )
         });
         let mut audit = self.audit;
         if let Some(audit) = &mut audit {
@@ -186,7 +188,7 @@ impl Server {
             let (writing, failing) = (audit.watch(), node.clone());
             web.spawn(async move {
                 writing.await;
-                failing.runs.fail("the audit log", "its thread panicked");
+                failing.runs.lifecycle.fail("the audit log", "its thread panicked");
             });
         }
         let security = Arc::new(Security::new(node.clone(), calls::rules(), self.authentication, audit));

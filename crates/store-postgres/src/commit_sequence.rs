@@ -29,7 +29,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How often a group is made again because the database said that it collided with another transaction.
 const COLLISIONS_MAX: usize = 5;
 
-/// What a commit sequence counts.
+/// The counters of a commit sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Groups that were written.
@@ -73,7 +73,7 @@ pub(crate) fn lost(acknowledged: i64, found: i64) -> CommitError {
     CommitError::Lost(format!("group {acknowledged} was acknowledged, the database knows {found}"))
 }
 
-/// What a settled group turned out to be.
+/// The outcome of a group that was settled.
 enum GroupOutcome {
     Done,
     NotDone,
@@ -299,7 +299,7 @@ impl CommitSequence {
                 // The number was used up by an empty group of ours whose answer was lost.
                 Ok(Some((last, voided))) if last == group && voided == group => GroupOutcome::NotDone,
                 Ok(Some((last, _))) if last == group => GroupOutcome::Done,
-                // Something else held the row for a moment.
+                // Another transaction held the row for a moment.
                 Ok(Some((last, _))) if last == group - 1 => continue,
                 Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
                 Err(_) => {

@@ -30,7 +30,7 @@ pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long a server that starts waits for a database that starts, too.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// What a connection is for.
+/// The use of a connection, which decides its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Commits.
@@ -43,7 +43,7 @@ pub(crate) enum Purpose {
     Pulse,
 }
 
-/// What all connections of a store have in common.
+/// The state that all connections of a store share.
 #[derive(Debug)]
 pub(crate) struct Common {
     /// How each host of the URL is reached.
@@ -115,7 +115,7 @@ pub(crate) struct Link {
     common: Arc<Common>,
     purpose: Purpose,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
-    /// What was wrong the last time: logged when it changes.
+    /// The last error: logged when it changes.
     trouble: Mutex<Option<String>>,
 }
 
@@ -426,7 +426,7 @@ pub(crate) async fn check_pooler(one: &Client, other: &Client) -> Result<(), Ope
     Ok(())
 }
 
-/// What a server that could be reached said instead of an answer.
+/// The error for a server that could be reached and refused.
 pub(crate) fn failed(error: tokio_postgres::Error) -> OpenError {
     match error.code() {
         // A statement was prepared in another session.

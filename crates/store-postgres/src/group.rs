@@ -79,7 +79,7 @@ struct Pointers<'a> {
     run: Vec<Option<i64>>,
 }
 
-/// What only the long statement has.
+/// The arrays that only the long statement has.
 #[derive(Default)]
 struct LongStatement<'a> {
     moved: Pointers<'a>,
@@ -121,7 +121,7 @@ pub(crate) struct Arrays<'a> {
     rest: Option<Box<LongStatement<'a>>>,
 }
 
-/// What names the commit sequence and the group.
+/// The numbers that identify the commit sequence and the group.
 pub(crate) struct Head {
     pub(crate) node: i64,
     pub(crate) sequence: i32,

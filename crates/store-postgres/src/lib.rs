@@ -48,7 +48,7 @@ pub enum OpenError {
     /// PostgreSQL is too old.
     #[error("this is PostgreSQL {found}; Segno needs 15 or newer")]
     Version {
-        /// What was found.
+        /// The value that was found.
         found: String,
     },
     /// It is a standby.
@@ -61,7 +61,7 @@ pub enum OpenError {
         name: &'static str,
         /// Its value.
         found: String,
-        /// What it must be.
+        /// The value that it must have.
         wanted: &'static str,
     },
     /// Statements of one connection are executed by several sessions of the database.

@@ -88,7 +88,7 @@ async fn in_transaction<Q: Question>(link: &Link, limit: &ReadLimit, question: &
     }
 }
 
-/// What is answered by reads of one snapshot.
+/// A question that reads of one snapshot answer.
 trait Question: Sync {
     type Answer;
 
@@ -157,7 +157,7 @@ impl Question for Lister<'_> {
                     .await?;
                 }
                 let second = after.filter(|after| after.phase == Phase::Second);
-                if found.len() < self.query.limit && may_be_absent(attribute) {
+                if found.len() < self.query.limit && attribute.may_be_absent() {
                     self.collect(session, second.cloned(), &mut found, |sql, after, limit| {
                         self.newest(sql, after, limit, Some(attribute));
                     })
@@ -332,22 +332,6 @@ fn bound(limit: usize) -> i64 {
 
 fn key(cursor: &Cursor) -> i64 {
     i64::try_from(cursor.key.0).unwrap_or(i64::MAX)
-}
-
-/// Whether a run may be without it.
-fn may_be_absent(attribute: Attribute) -> bool {
-    !matches!(
-        attribute,
-        Attribute::WorkflowId
-            | Attribute::RunId
-            | Attribute::WorkflowType
-            | Attribute::ExecutionStatus
-            | Attribute::StartTime
-            | Attribute::ExecutionTime
-            | Attribute::TaskQueue
-            | Attribute::RootWorkflowId
-            | Attribute::RootRunId
-    )
 }
 
 struct Counter<'a> {

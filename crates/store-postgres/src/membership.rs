@@ -54,7 +54,7 @@ pub(crate) struct NodePlace {
     pub(crate) secret: [u8; 16],
     /// The revision of the stored documents, of which none was read before.
     pub(crate) revision: i64,
-    /// What the clock of the database showed.
+    /// The reading of the database's clock.
     pub(crate) time: TimeReading,
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn leave(client: &Client, node: i64) -> Result<(), tokio_postgr
         .await
 }
 
-/// What is known of another node's signs of life.
+/// The beats of another node, as this node has seen them.
 struct PeerBeats {
     beat: i64,
     /// How long the beat stood still, in time during which this node's own beats succeeded.
@@ -188,7 +188,7 @@ pub(crate) struct Members {
     lost: OnceLock<CommitError>,
 }
 
-/// What is known of the documents that this node has in memory.
+/// The revision of the documents that this node has in memory.
 struct Documents {
     /// Their revision.
     loaded: i64,
@@ -198,7 +198,7 @@ struct Documents {
     compared: Instant,
 }
 
-/// What a beat found.
+/// The outcome of a beat.
 enum BeatResult {
     /// This node has its place, among these.
     Members(Vec<Member>),
@@ -244,7 +244,7 @@ impl Members {
         }
     }
 
-    /// What a beat found if the database lost something.
+    /// The error that a beat found, if the database lost a group.
     pub(crate) fn lost(&self) -> Option<CommitError> {
         self.lost.get().cloned()
     }
@@ -565,7 +565,7 @@ impl Membership for Members {
             std::mem::replace(&mut documents.loaded, revision) != revision
         };
         if is_news {
-            self.look();
+            self.check_map();
         }
     }
 
@@ -578,7 +578,7 @@ impl Membership for Members {
         let _ = self.time.set(told);
     }
 
-    fn look(&self) {
+    fn check_map(&self) {
         self.look.notify_one();
     }
 

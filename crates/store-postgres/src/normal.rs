@@ -26,7 +26,7 @@ pub(crate) struct RunRow<'a> {
     pub(crate) facts: Option<&'a VisibilityRow>,
 }
 
-/// What becomes of a pointer.
+/// The change of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pointer {
     /// There must be none, and there is this one afterwards.
@@ -65,7 +65,7 @@ pub(crate) struct Normal<'a> {
     pub(crate) absent_batches: Vec<i64>,
 }
 
-/// Rows of a run, or a run that something depends on.
+/// Rows of a run, or a run on which another row depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Touch<'a> {
     Run(i64),
@@ -253,7 +253,7 @@ impl<'a> Normal<'a> {
 }
 
 impl Pointer {
-    /// What it names afterwards.
+    /// The row that the pointer names afterwards.
     fn after(self) -> Option<i64> {
         match self {
             Self::New(run) => Some(run),

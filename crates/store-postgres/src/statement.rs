@@ -47,7 +47,7 @@ pub(crate) const RUN_COLUMNS: [(&str, &str); 33] = [
     ("attributes", "text"),
 ];
 
-/// What a run's row has besides `run_key`, `version` and the columns of [`CHANGING`].
+/// The columns of a run's row besides `run_key`, `version` and those of [`CHANGING`].
 const FIXED: [&str; 12] = [
     "namespace",
     "bucket",

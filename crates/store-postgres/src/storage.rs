@@ -27,10 +27,10 @@ pub const LEASE: Duration = Duration::from_secs(6);
 /// How long a clean stop waits for the database.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
-/// What can be set.
+/// Options of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What this node is called, for people.
+    /// The name of this node, as shown to people.
     pub node_name: String,
     /// Where other nodes reach this one; empty if there are none.
     pub node_address: String,
@@ -51,10 +51,10 @@ impl Default for Options {
     }
 }
 
-/// What a store counts.
+/// The counters of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Statements that stored something.
+    /// Statements that stored changes.
     pub groups: u64,
     /// Unanswered groups that turned out to have happened.
     pub settled_done: u64,
@@ -160,7 +160,7 @@ impl PostgresStore {
         self.inner.members.beat()
     }
 
-    /// What was counted so far.
+    /// The counters since the store was opened.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.inner.commits.counters;
         Statistics {
@@ -198,7 +198,7 @@ impl PostgresStore {
         self.inner.common.closing.store(true, Ordering::Release);
     }
 
-    /// Does something in a task of the store's own runtime, independent of the task that polls the answer.
+    /// Executes a future in a task of the store's own runtime, independent of the task that polls the answer.
     fn spawn<T: Send + 'static, E: From<StoreStopped> + Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -215,7 +215,7 @@ impl PostgresStore {
 /// The runtime of the store is gone.
 struct StoreStopped;
 
-/// What a read says once the runtime of the store is gone.
+/// The error of a read once the runtime of the store is gone.
 pub(crate) fn stopped() -> ReadError {
     ReadError::Failed("the server is shutting down".to_owned())
 }

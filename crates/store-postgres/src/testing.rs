@@ -116,7 +116,7 @@ impl Postgres {
         path
     }
 
-    /// What the server logged.
+    /// The log of the server.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }

@@ -37,10 +37,10 @@ use tokio_rustls::TlsConnector;
 
 use crate::OpenError;
 
-/// What `sslrootcert` says if the roots are those of the system.
+/// The value of `sslrootcert` that means the roots of the system.
 const SYSTEM: &str = "system";
 
-/// What is checked.
+/// How much of a server's identity is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Disable,
@@ -60,7 +60,7 @@ pub(crate) struct Settings {
     is_default: bool,
 }
 
-/// What of TLS a URL says.
+/// The TLS options of a URL.
 #[derive(Debug, Default)]
 pub(crate) struct UrlTlsOptions {
     mode: Option<String>,
@@ -111,7 +111,7 @@ fn decode(value: &str) -> Result<String, OpenError> {
 }
 
 impl Settings {
-    /// What a URL that leads to these hosts means.
+    /// The settings that follow from the options of a URL and its hosts.
     pub(crate) fn new(given: UrlTlsOptions, hosts: &[Host]) -> Result<Self, OpenError> {
         let is_socket = hosts.iter().all(|host| matches!(host, Host::Unix(_)));
         let mode = match given.mode.as_deref() {
@@ -155,7 +155,7 @@ impl Settings {
         }
     }
 
-    /// What to add to an error of a connection, if the default may be the reason.
+    /// An addition to an error of a connection, if the default may be the reason.
     pub(crate) fn hint(&self) -> &'static str {
         match (self.is_default, self.mode) {
             (true, Mode::VerifyFull) => {

@@ -6,11 +6,12 @@
 use rusqlite::{Connection, OptionalExtension, params};
 use segno_store::{Commit, CurrentReset, CurrentWrite, DocumentWrite, RunKey};
 
+use crate::checksum;
 use crate::statements::Statements;
 use crate::visibility::{self, pending::PendingFacts, write::StatusChanges};
 use crate::write::Refusal;
 use crate::write_run::{insert_batches, one_row, write_run};
-use crate::{checksum, layout};
+use segno_store::rows;
 
 /// A transaction under way: the facts that are not listed yet and the counts of runs go with it and are written at its end.
 pub(crate) struct Work<'a> {
@@ -30,7 +31,7 @@ impl<'a> Work<'a> {
             write_run(&mut self.statements, self.pending, write)?;
         }
         for write in &commit.scripts {
-            let id = layout::script_row(write.run, write.slot).ok_or(Refusal::Conflict)?;
+            let id = rows::script_row(write.run, write.slot).ok_or(Refusal::Conflict)?;
             let replace = "REPLACE INTO script_states (id, checksum, state) VALUES (?1, ?2, ?3)";
             let sum = checksum::of_script(id, &write.state);
             self.statements.get(replace)?.execute(params![id, sum, &write.state[..]])?;
@@ -42,17 +43,17 @@ impl<'a> Work<'a> {
             reset_current(&mut self.statements, reset)?;
         }
         for row in &commit.outbox_add {
-            let id = layout::outbox_row(row.key).ok_or(Refusal::Conflict)?;
+            let id = rows::outbox_row(row.key).ok_or(Refusal::Conflict)?;
             let insert = "INSERT INTO outbox (id, checksum, message) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
             let sum = checksum::of_message(id, &row.message);
             one_row(self.statements.get(insert)?.execute(params![id, sum, &row.message[..]])?)?;
         }
-        for id in commit.outbox_remove.iter().filter_map(|key| layout::outbox_row(*key)) {
+        for id in commit.outbox_remove.iter().filter_map(|key| rows::outbox_row(*key)) {
             self.statements.get("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
         }
         for compaction in &commit.compactions {
             let (run, batch) = (compaction.run, &compaction.batch);
-            let row = |event| layout::history_row(run, event).ok_or(Refusal::Conflict);
+            let row = |event| rows::history_row(run, event).ok_or(Refusal::Conflict);
             let ends = [row(batch.first_event_id)?, row(batch.last_event_id)?];
             self.statements.get("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
             insert_batches(&mut self.statements, run, std::slice::from_ref(batch))?;
@@ -108,7 +109,7 @@ impl<'a> Work<'a> {
     }
 
     fn delete_run(&mut self, key: RunKey) -> Result<(), Refusal> {
-        let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
+        let (Some(row), Some(rows)) = (rows::run_row(key), rows::rows_of(key)) else { return Ok(()) };
         let ends = [*rows.start(), *rows.end()];
         self.list_pending()?;
         let was_listed = visibility::write::delete(&mut self.statements, row, &mut self.changes)?;
@@ -129,7 +130,7 @@ fn reset_current(statements: &mut Statements<'_>, reset: &CurrentReset) -> Resul
     let (namespace, workflow_id) = (reset.namespace.0, &reset.workflow_id);
     match reset.current {
         Some(key) => {
-            let row = layout::run_row(key).ok_or(Refusal::Conflict)?;
+            let row = rows::run_row(key).ok_or(Refusal::Conflict)?;
             let replace = "REPLACE INTO current (namespace, workflow_id, run_key, checksum) VALUES (?1, ?2, ?3, ?4)";
             let sum = checksum::of_pointer(namespace, workflow_id, row);
             statements.get(replace)?.execute(params![namespace, workflow_id, row, sum])?;
@@ -144,7 +145,7 @@ fn reset_current(statements: &mut Statements<'_>, reset: &CurrentReset) -> Resul
 
 fn move_current(statements: &mut Statements<'_>, write: &CurrentWrite) -> Result<(), Refusal> {
     let (namespace, workflow_id) = (write.namespace.0, &write.workflow_id);
-    let row = |key: RunKey| layout::run_row(key).ok_or(Refusal::Conflict);
+    let row = |key: RunKey| rows::run_row(key).ok_or(Refusal::Conflict);
     match (write.expected, write.current) {
         (None, Some(to)) => {
             let insert = "INSERT INTO current (namespace, workflow_id, run_key, checksum) VALUES (?1, ?2, ?3, ?4) \

@@ -36,12 +36,12 @@ pub enum BackupError {
     /// There is nothing to copy.
     #[error("there is no database in {0}. Is it the --data-dir of the server?")]
     Nothing(PathBuf),
-    /// What should be put back is no copy.
+    /// The file to be restored is no copy.
     #[error(
         "{0} is not a backup: it is not a SQLite database, or not one of Segno's. Name a file that `segno backup` wrote"
     )]
     NotACopy(PathBuf),
-    /// What is there is not overwritten.
+    /// The target exists, and is not overwritten.
     #[error("{0} is there already. Choose another name, or move it away first")]
     Exists(PathBuf),
     /// The copy is not as it should be.
@@ -49,7 +49,7 @@ pub enum BackupError {
     Damaged {
         /// The copy.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         detail: String,
     },
     /// A file could not be read or written.
@@ -57,12 +57,12 @@ pub enum BackupError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySummary {
     /// Bytes of the copy.
@@ -185,7 +185,7 @@ fn seal(path: &Path) -> Result<u64, BackupError> {
     Ok(file.metadata().map_err(|source| io_error(path, source))?.len())
 }
 
-/// What a copy is called until it is whole.
+/// The name of a copy until it is whole.
 fn unfinished(target: &Path) -> PathBuf {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(".unfinished");
@@ -202,7 +202,7 @@ fn create_private(path: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// What is wrong with the file that should be put back, which is not yet a data directory.
+/// The error for a file that is to be restored, which is not yet a data directory.
 fn of_copy(error: OpenError) -> BackupError {
     match error {
         OpenError::NotADatabase { path } | OpenError::NotSegno { path } => BackupError::NotACopy(path),
@@ -219,7 +219,7 @@ fn io_error(path: &Path, source: io::Error) -> BackupError {
     BackupError::Io { path: path.to_owned(), source }
 }
 
-/// What a look at a data directory finds, see [`inspect`].
+/// The result of [`inspect`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -233,11 +233,11 @@ pub struct Inspection {
     pub free_bytes: u64,
     /// Bytes of the write-ahead log.
     pub log_bytes: u64,
-    /// What is wrong with the write-ahead log; nothing is looked for while a server runs.
+    /// The damage of the write-ahead log; not searched for while a server runs.
     pub log_damage: Option<String>,
     /// Whether all of the database was read.
     pub is_read: bool,
-    /// What is wrong with the database, as far as it was read.
+    /// The damage of the database, as far as it was read.
     pub damage: Vec<String>,
 }
 

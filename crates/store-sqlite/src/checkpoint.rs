@@ -42,7 +42,7 @@ pub struct WalStatus {
     pub latest_failure: Option<String>,
 }
 
-/// What the writer and the thread tell each other.
+/// The state that the writer and the checkpoint thread share.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     inner: Mutex<Inner>,

@@ -8,7 +8,7 @@ use segno_store::CommitError;
 /// A full disk fails every commit; one line in this time is enough.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
-/// What failed since the last commit that did not.
+/// The failures since the last commit that succeeded.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     count: u64,

@@ -39,7 +39,7 @@ impl Files {
         !self.displaced
     }
 
-    /// What the last look found.
+    /// Whether the last check found the files displaced.
     pub(crate) fn are_displaced(&self) -> bool {
         self.displaced
     }

@@ -16,7 +16,6 @@ mod checkpoint;
 mod checksum;
 mod failures;
 mod files;
-mod layout;
 mod open;
 mod read;
 mod recent_history;
@@ -96,7 +95,7 @@ pub struct SqliteStore {
     pointers: Readers,
     /// Runs, histories, messages and namespaces.
     loads: Readers,
-    /// What the server does in the background: retention, deletion of namespaces, repairs.
+    /// Reads of the server's background work: retention, deletion of namespaces, repairs.
     scans: Readers,
     /// Lists and counts, which may look at every run.
     lists: Readers,
@@ -140,7 +139,7 @@ impl SqliteStore {
         self.shut_down().map_err(|source| CloseError { path, source })
     }
 
-    /// What was wrong with the write-ahead log if it was damaged and [`Options::discard_damaged_log`] let it pass.
+    /// The damage of the write-ahead log, if [`Options::discard_damaged_log`] let it pass.
     pub fn discarded_log(&self) -> Option<&str> {
         self.discarded_log.as_deref()
     }

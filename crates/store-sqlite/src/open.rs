@@ -31,9 +31,9 @@ pub enum OpenError {
     /// The directory or its files cannot be created, read or written.
     #[error("{path} cannot be used: {source}. Check that it is on a mounted disk and that this user may write there")]
     Unusable {
-        /// What was tried.
+        /// The file or directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A file has the name of the directory.
@@ -70,7 +70,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage that was found.
         detail: String,
     },
     /// The write-ahead log is damaged: recovery would drop changes that were acknowledged.
@@ -82,7 +82,7 @@ pub enum OpenError {
     DamagedLog {
         /// The database.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage that was found.
         detail: String,
     },
     /// The process may not open as many files as it needs.
@@ -91,7 +91,7 @@ pub enum OpenError {
          LimitNOFILE= in a systemd unit) and start again"
     )]
     TooManyFiles {
-        /// What was tried.
+        /// The file or directory.
         path: PathBuf,
     },
     /// A newer server wrote the file.
@@ -128,13 +128,13 @@ pub enum OpenError {
     Failed {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The checkpoint thread could not be started.
     #[error("the checkpoint thread could not be started: {source}. Raise the limit on threads or processes")]
     NoThread {
-        /// What the operating system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -144,7 +144,7 @@ pub(crate) struct OpenDirectory {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
     pub(crate) lock: File,
-    /// What was wrong with the log that [`Options::discard_damaged_log`] let pass.
+    /// The damage of the log that [`Options::discard_damaged_log`] let pass.
     pub(crate) discarded: Option<String>,
 }
 

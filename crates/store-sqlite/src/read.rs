@@ -22,8 +22,9 @@ use segno_store::{
 };
 
 use crate::visibility::write::OPEN;
-use crate::{checksum, layout, recent_history, visibility};
+use crate::{checksum, recent_history, visibility};
 use segno_store::lock::lock;
+use segno_store::rows;
 
 /// Statements kept prepared; those of lists differ with filter and order.
 const STATEMENTS_CACHED: usize = 64;
@@ -196,7 +197,7 @@ impl Drop for PooledConnection<'_> {
 
 /// See [`segno_store::Store::load`].
 pub(crate) fn load(connection: &Connection, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
-    let Some(row) = layout::run_row(key) else { return Ok(None) };
+    let Some(row) = rows::run_row(key) else { return Ok(None) };
     let what = || format!("run {}", key.0);
     let select = "SELECT version, open, dispatchable, wake_at, checksum, state FROM runs WHERE run_key = ?1";
     let found = connection.prepare_cached(select).and_then(|mut statement| {
@@ -224,7 +225,7 @@ pub(crate) fn load(connection: &Connection, key: RunKey) -> Result<Option<RunRec
 
 /// See [`segno_store::Store::version`].
 pub(crate) fn version(connection: &Connection, key: RunKey) -> Result<Option<u64>, ReadError> {
-    let Some(row) = layout::run_row(key) else { return Ok(None) };
+    let Some(row) = rows::run_row(key) else { return Ok(None) };
     let found = connection
         .prepare_cached("SELECT version FROM runs WHERE run_key = ?1")
         .and_then(|mut statement| statement.query_row([row], |row| row.get(0)).optional());
@@ -247,7 +248,7 @@ pub(crate) fn current(
         None => Ok(None),
         Some((run, sum)) => {
             check(checksum::of_pointer(namespace.0, workflow_id, run), sum, what)?;
-            Ok(Some(layout::run_key(run)))
+            Ok(Some(rows::run_key(run)))
         }
     }
 }
@@ -262,7 +263,7 @@ pub(crate) fn history(
     bytes_max: usize,
 ) -> Result<Vec<HistoryBatch>, ReadError> {
     let (from, until) = (from.max(0), until.min(EVENT_ID_END));
-    let Some(rows) = layout::rows_of(key).filter(|_| from < EVENT_ID_END && until > 0) else { return Ok(Vec::new()) };
+    let Some(rows) = rows::rows_of(key).filter(|_| from < EVENT_ID_END && until > 0) else { return Ok(Vec::new()) };
     let newest = newest(connection, key)?;
     let newest_from = newest.first().map_or(EVENT_ID_END, |batch| batch.first_event_id);
     let mut page = Page { batches: Vec::new(), bytes: 0, batches_max, bytes_max };
@@ -290,7 +291,7 @@ pub(crate) fn history_reverse(
     batches_max: usize,
 ) -> Result<Vec<HistoryBatch>, ReadError> {
     let until = until.min(EVENT_ID_END);
-    let Some(rows) = layout::rows_of(key).filter(|_| until > 0) else { return Ok(Vec::new()) };
+    let Some(rows) = rows::rows_of(key).filter(|_| until > 0) else { return Ok(Vec::new()) };
     let newest = newest(connection, key)?;
     let newest_from = newest.first().map_or(EVENT_ID_END, |batch| batch.first_event_id);
     let mut page = Page { batches: Vec::new(), bytes: 0, batches_max, bytes_max: usize::MAX };
@@ -307,7 +308,7 @@ pub(crate) fn history_reverse(
     Ok(page.batches)
 }
 
-/// What a read may still return.
+/// A page of a read, with the number of batches and bytes that it may still get.
 struct Page {
     batches: Vec<HistoryBatch>,
     bytes: usize,
@@ -330,7 +331,7 @@ impl Page {
 /// The batches in a run's own row. Read them before the rows, and of those only what is older: histories grow at their
 /// end, so that the two together are one state of it although they are two statements.
 fn newest(connection: &Connection, key: RunKey) -> Result<Vec<HistoryBatch>, ReadError> {
-    let Some(row) = layout::run_row(key) else { return Ok(Vec::new()) };
+    let Some(row) = rows::run_row(key) else { return Ok(Vec::new()) };
     let what = || format!("newest history of run {}", key.0);
     let found = connection
         .prepare_cached("SELECT recent_history FROM runs WHERE run_key = ?1")
@@ -353,7 +354,7 @@ fn add_rows(
     while let Some(row) = rows.next().map_err(failed)? {
         let id: i64 = row.get(0).map_err(failed)?;
         let batch = HistoryBatch {
-            first_event_id: layout::first_event_id(id),
+            first_event_id: rows::first_event_id(id),
             last_event_id: row.get(1).map_err(failed)?,
             events: blob(row, 3).map_err(failed)?,
         };
@@ -371,7 +372,7 @@ pub(crate) fn open_runs(
     after: Option<RunKey>,
     limit: usize,
 ) -> Result<Vec<OpenRun>, ReadError> {
-    let after = match after.map(layout::run_row) {
+    let after = match after.map(rows::run_row) {
         None => -1,
         Some(Some(row)) => row,
         Some(None) => return Ok(Vec::new()),
@@ -379,7 +380,7 @@ pub(crate) fn open_runs(
     let select = "SELECT run_key, wake_at, dispatchable FROM runs INDEXED BY runs_open \
                   WHERE open = 1 AND run_key > ?1 ORDER BY run_key LIMIT ?2";
     let open_run = |row: &Row<'_>| {
-        Ok(OpenRun { key: row.get(0).map(layout::run_key)?, wake_at: row.get(1)?, dispatchable: row.get(2)? })
+        Ok(OpenRun { key: row.get(0).map(rows::run_key)?, wake_at: row.get(1)?, dispatchable: row.get(2)? })
     };
     let found = connection
         .prepare_cached(select)
@@ -396,7 +397,7 @@ pub(crate) fn outbox(
     let after = match after {
         None => -1,
         // A sequence out of range comes after all of its sender's.
-        Some(key) => match (layout::outbox_row(key), layout::rows_of(key.sender)) {
+        Some(key) => match (rows::outbox_row(key), rows::rows_of(key.sender)) {
             (Some(row), _) => row,
             (None, Some(rows)) => *rows.end(),
             (None, None) => return Ok(Vec::new()),
@@ -412,14 +413,14 @@ pub(crate) fn outbox(
         let row_sum = row.get(1).map_err(failed)?;
         let message = blob(row, 2).map_err(failed)?;
         check(checksum::of_message(id, &message), row_sum, || format!("outbox row {id}"))?;
-        found.push(OutboxRow { key: layout::outbox_key(id), message });
+        found.push(OutboxRow { key: rows::outbox_key(id), message });
     }
     Ok(found)
 }
 
 /// See [`segno_store::Store::script_state`].
 pub(crate) fn script_state(connection: &Connection, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
-    let Some(id) = layout::script_row(key, slot) else { return Ok(None) };
+    let Some(id) = rows::script_row(key, slot) else { return Ok(None) };
     let what = || format!("the script of run {}", key.0);
     let select = "SELECT checksum, state FROM script_states WHERE id = ?1";
     let found = connection
@@ -530,7 +531,7 @@ pub(crate) fn runs_of(
     after: Option<RunKey>,
     limit: usize,
 ) -> Result<Vec<RunKey>, ReadError> {
-    let after = match after.map(layout::run_row) {
+    let after = match after.map(rows::run_row) {
         None => -1,
         Some(Some(row)) => row,
         Some(None) => return Ok(Vec::new()),
@@ -547,7 +548,7 @@ pub(crate) fn keys(
 ) -> Result<Vec<RunKey>, ReadError> {
     let found = connection
         .prepare_cached(select)
-        .and_then(|mut statement| statement.query_map(values, |row| row.get(0).map(layout::run_key))?.collect());
+        .and_then(|mut statement| statement.query_map(values, |row| row.get(0).map(rows::run_key))?.collect());
     found.map_err(|error| read_error("the runs of a namespace", &error))
 }
 

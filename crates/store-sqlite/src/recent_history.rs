@@ -8,7 +8,8 @@
 use bytes::Bytes;
 use segno_store::{HistoryBatch, RunKey};
 
-use crate::{checksum, layout};
+use crate::checksum;
+use segno_store::rows;
 
 /// Recent history that would be longer is moved to history rows. A row with it still fits a page, unless its state is large.
 pub(crate) const BYTES_MAX: usize = 2_048;
@@ -29,8 +30,7 @@ pub(crate) fn length(batches: &[HistoryBatch]) -> usize {
 pub(crate) fn encode(key: RunKey, batches: &[HistoryBatch]) -> Option<Vec<u8>> {
     let mut recent = Vec::with_capacity(length(batches));
     for batch in batches {
-        let sum =
-            checksum::of_batch(layout::history_row(key, batch.first_event_id)?, batch.last_event_id, &batch.events);
+        let sum = checksum::of_batch(rows::history_row(key, batch.first_event_id)?, batch.last_event_id, &batch.events);
         recent.extend_from_slice(&u32::try_from(batch.first_event_id).ok()?.to_le_bytes());
         recent.extend_from_slice(&u32::try_from(batch.last_event_id).ok()?.to_le_bytes());
         recent.extend_from_slice(&sum.to_le_bytes());
@@ -60,7 +60,7 @@ pub(crate) fn decode(key: RunKey, recent: &Bytes) -> Result<Vec<HistoryBatch>, D
             last_event_id: i64::from(number(4)),
             events: rest.split_to(length),
         };
-        let row = layout::history_row(key, batch.first_event_id).ok_or(DamagedHistory)?;
+        let row = rows::history_row(key, batch.first_event_id).ok_or(DamagedHistory)?;
         if checksum::of_batch(row, batch.last_event_id, &batch.events) != number(8) {
             return Err(DamagedHistory);
         }

@@ -12,7 +12,8 @@ use segno_store::{HistoryBatch, NamespaceKey, RunKey, RunRecord, StateFacts};
 
 use crate::visibility::pending::PendingFacts;
 use crate::visibility::write::CHECKED_COLUMNS;
-use crate::{checksum, layout, read, recent_history};
+use crate::{checksum, read, recent_history};
+use segno_store::rows;
 
 /// Findings that are listed one by one.
 const LISTED_MAX: usize = 20;
@@ -20,7 +21,7 @@ const LISTED_MAX: usize = 20;
 /// Reads the state of a run, which is not the store's own language.
 pub type ReadState = fn(Bytes) -> Result<StateFacts, String>;
 
-/// What was found; there may be more than are listed.
+/// The findings of a check; there may be more than are listed.
 #[derive(Default)]
 struct Findings {
     listed: Vec<String>,
@@ -116,8 +117,8 @@ impl<'a> Checker<'a> {
 
     /// The history of a run has every event that its state counts, and no other.
     fn history(&self, run: i64, recent: &Bytes, last: i64, found: &mut Findings) -> rusqlite::Result<()> {
-        let key = layout::run_key(run);
-        let Some(ids) = layout::rows_of(key) else { return Ok(()) };
+        let key = rows::run_key(run);
+        let Some(ids) = rows::rows_of(key) else { return Ok(()) };
         let select = "SELECT id, last_event_id, checksum, events FROM history WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
         let mut statement = self.connection.prepare_cached(select)?;
         let mut rows = statement.query(params![ids.start(), ids.end()])?;
@@ -130,7 +131,7 @@ impl<'a> Checker<'a> {
         };
         while let Some(row) = rows.next()? {
             let (id, last_event_id): (i64, i64) = (row.get(0)?, row.get(1)?);
-            let first = layout::first_event_id(id);
+            let first = rows::first_event_id(id);
             if checksum::of_batch(id, last_event_id, row.get_ref(3)?.as_blob()?) != row.get::<_, u32>(2)? {
                 found.add(format!("the history of run {run} from event {first} on does not match its checksum"));
             }
@@ -158,7 +159,7 @@ impl<'a> Checker<'a> {
         }
         let StateFacts { namespace: NamespaceKey(namespace), workflow_id, .. } = facts;
         match read::current(self.connection, facts.namespace, workflow_id) {
-            Ok(Some(current)) if current == layout::run_key(run) => {}
+            Ok(Some(current)) if current == rows::run_key(run) => {}
             // A pointer that does not match its checksum is found with the others.
             Err(_) => {}
             Ok(_) => found.add(format!(
@@ -244,7 +245,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// What lists are searched by, and what is counted, is what their rows say.
+    /// Checks that the attributes by which lists search, and the counts, agree with the rows.
     fn lists(&self, found: &mut Findings) -> rusqlite::Result<()> {
         let entries = "SELECT attribute, value, ended, start_time, run_key FROM attributes";
         let expected = "SELECT namespace << 32 | entry.key, entry.value, ended, start_time, run_key \

@@ -39,7 +39,7 @@ const VERSION: u32 = 3_007_000;
 /// The part of the shared memory file that is read: two copies of its header, and how much was checkpointed.
 const INDEX_BYTES: usize = 100;
 
-/// What would be lost, and how it is known.
+/// The commits that would be lost, and how that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Damage {
     #[error("frame {frame} is damaged, and committed transactions follow it up to frame {last}")]
@@ -82,7 +82,7 @@ pub(crate) fn check(database: &Path) -> io::Result<Option<Damage>> {
     Ok((committed > scan.committed).then_some(shorter))
 }
 
-/// What the header of a log says.
+/// The header of a log.
 #[derive(Clone, Copy, Debug)]
 struct Format {
     page_bytes: usize,
@@ -187,7 +187,7 @@ impl Scan {
     }
 }
 
-/// What the shared memory file says.
+/// The header of the shared memory file.
 #[derive(Clone, Copy, Debug)]
 struct Index {
     /// The last frame of the last transaction that was synced.
@@ -217,7 +217,7 @@ impl Index {
     }
 }
 
-/// What a log with a damaged header holds beyond the database.
+/// The commits that a log with a damaged header holds beyond the database.
 fn header_damage(database: &Path, log: &mut (impl Read + Seek), length: u64) -> io::Result<Option<Damage>> {
     let mut database = match File::open(database) {
         Ok(database) => database,

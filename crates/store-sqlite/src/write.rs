@@ -45,7 +45,7 @@ struct Live {
 /// Why a write inside a transaction did not go through.
 pub(crate) enum Refusal {
     Conflict,
-    /// What is there cannot be read.
+    /// The stored row cannot be read.
     Damaged,
     Sqlite(rusqlite::Error),
 }

@@ -7,7 +7,8 @@ use segno_store::{HistoryBatch, RunKey, RunRecord, RunWrite};
 use crate::statements::Statements;
 use crate::visibility::pending::PendingFacts;
 use crate::write::Refusal;
-use crate::{checksum, layout, recent_history};
+use crate::{checksum, recent_history};
+use segno_store::rows;
 
 /// Writes a run, new or known, if it stands as the write expects it.
 pub(crate) fn write_run(
@@ -59,7 +60,7 @@ struct Target<'a> {
 
 impl<'a> Target<'a> {
     fn new(write: &'a RunWrite) -> Result<Self, Refusal> {
-        let row = layout::run_row(write.key).ok_or(Refusal::Conflict)?;
+        let row = rows::run_row(write.key).ok_or(Refusal::Conflict)?;
         // No stored version is that large.
         let expected = i64::try_from(write.expected_version).map_err(|_| Refusal::Conflict)?;
         let version = expected.checked_add(1).ok_or(Refusal::Conflict)?;
@@ -119,7 +120,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// What the row of a run says.
+/// The row of a run before a write.
 struct StoredRow {
     version: i64,
     last_event: i64,
@@ -148,7 +149,7 @@ pub(crate) fn insert_batches(
     let insert =
         "INSERT INTO history (id, last_event_id, checksum, events) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
     for batch in batches {
-        let id = layout::history_row(key, batch.first_event_id).ok_or(Refusal::Conflict)?;
+        let id = rows::history_row(key, batch.first_event_id).ok_or(Refusal::Conflict)?;
         let sum = checksum::of_batch(id, batch.last_event_id, &batch.events);
         let values = params![id, batch.last_event_id, sum, &batch.events[..]];
         one_row(statements.get(insert)?.execute(values)?)?;

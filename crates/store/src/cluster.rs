@@ -109,7 +109,7 @@ impl ClusterMap {
         self.chosen(|hasher| hasher.write_u16(shard.0))
     }
 
-    /// The node where something with a name in a namespace lives.
+    /// The node that is the home of a name in a namespace.
     pub fn home(&self, namespace: NamespaceKey, name: &str) -> Option<NodeId> {
         self.chosen(|hasher| {
             hasher.write_u32(namespace.0);
@@ -145,7 +145,7 @@ impl ClusterMap {
     }
 }
 
-/// What the clock of the database showed at some moment between two of this machine.
+/// A reading of the database's clock, between two moments of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct TimeReading {
     /// Nanoseconds since the epoch.
@@ -159,13 +159,13 @@ pub struct TimeReading {
 /// Which documents are stored, and which of them nodes have in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revisions {
-    /// What is stored. It grows with every change of a namespace or a document.
+    /// The revision that is stored. It grows with every change of a namespace or a document.
     pub stored: i64,
     /// All members and what they have in memory; `None`: the node is of a version that does not compare.
     pub members: Vec<(NodeId, String, Option<i64>)>,
 }
 
-/// What storage does for a node among others.
+/// The part of a store that a node among others needs.
 pub trait Membership: Send + Sync + 'static {
     /// This node.
     fn me(&self) -> NodeId;
@@ -201,8 +201,8 @@ pub trait Membership: Send + Sync + 'static {
     /// Calls this with what the clock of the database shows, now and with each beat.
     fn follow_time(&self, told: Box<dyn Fn(TimeReading) + Send + Sync>);
 
-    /// Looks at the map now instead of with the next beat.
-    fn look(&self);
+    /// Reads the map now instead of with the next beat.
+    fn check_map(&self);
 
     /// A node does not accept connections: if its beat stands still as well, it is gone.
     fn suspect(&self, node: NodeId);

@@ -44,7 +44,7 @@ pub struct RunRecord {
     pub dispatchable: bool,
 }
 
-/// What a restart needs to know of an open run, without its state.
+/// The facts of an open run that a restart needs, without the run's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenRun {
     /// The run's number.
@@ -153,7 +153,7 @@ pub struct Compaction {
     pub batch: HistoryBatch,
 }
 
-/// What the state of a run says of the run, as far as other rows say the same. A store cannot read states; a check of all that is
+/// The facts that the state of a run repeats from other rows. A store cannot read states; a check of all that is
 /// stored is told what they mean.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateFacts {
@@ -171,7 +171,7 @@ pub struct StateFacts {
     pub last_event_id: i64,
 }
 
-/// Something small that is stored under a name: a deployed script, for example.
+/// A small value that is stored under a name: a deployed script, for example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// The namespace it belongs to.
@@ -258,7 +258,7 @@ pub enum CommitError {
 /// Why a read gave nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What is stored does not match its checksum.
+    /// The stored bytes do not match their checksum.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
     /// The store failed; trying again may help.
@@ -299,12 +299,12 @@ pub fn ready<T: Send + 'static>(answer: T) -> Answer<T> {
     Box::pin(std::future::ready(answer))
 }
 
-/// What a backend does. Only [`Store::commit`] may block. Commits come one group at a time, reads at any time.
+/// A backend. Only [`Store::commit`] may block. Commits come one group at a time, reads at any time.
 ///
 /// Writes begin at the call and are carried out even if their answers are dropped. A read begins at the call or when its answer
 /// is polled first.
 pub trait Store: Send + Sync + 'static {
-    /// What keeps the data, in a word, as shown to users.
+    /// The name of the backend, as shown to users.
     fn kind(&self) -> &'static str;
 
     /// Whether the store is in this process: its commits are made by the thread that calls [`Store::commit`].

@@ -7,7 +7,7 @@
 //! What holds: without a plan the wrapper changes nothing; calls that are let through are done by the wrapped store
 //! itself, so its own guarantees still hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -56,8 +56,6 @@ struct Plan {
     reads: BTreeMap<u64, ReadError>,
     all_writes: Option<WriteFault>,
     all_reads: Option<ReadError>,
-    damaged: BTreeSet<RunKey>,
-    damaged_pointers: BTreeSet<(NamespaceKey, String)>,
 }
 
 impl FaultPlan {
@@ -93,16 +91,6 @@ impl FaultPlan {
         self.plan().all_reads = error;
     }
 
-    /// Makes a run's state and history unreadable, until it is deleted.
-    pub fn damage_run(&self, key: RunKey) {
-        self.plan().damaged.insert(key);
-    }
-
-    /// Makes the current pointer of a workflow id unreadable, until it is reset.
-    pub fn damage_current(&self, namespace: NamespaceKey, workflow_id: &str) {
-        self.plan().damaged_pointers.insert((namespace, workflow_id.to_owned()));
-    }
-
     /// Forgets all faults; the counts stay.
     pub fn clear(&self) {
         let mut plan = self.plan();
@@ -132,48 +120,6 @@ impl FaultPlan {
         let nth = plan.calls.reads;
         plan.reads.remove(&nth).or_else(|| plan.all_reads.clone()).map_or(Ok(()), Err)
     }
-
-    fn check_run(&self, key: RunKey) -> Result<(), ReadError> {
-        if self.plan().damaged.contains(&key) { Err(damaged(key)) } else { Ok(()) }
-    }
-
-    fn check_current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<(), ReadError> {
-        let is_damaged = self.plan().damaged_pointers.contains(&(namespace, workflow_id.to_owned()));
-        if is_damaged { Err(ReadError::Damaged("injected damage of a current pointer".to_owned())) } else { Ok(()) }
-    }
-
-    /// What each commit of a group deletes or resets.
-    fn repairs(&self, group: &[Commit]) -> Vec<Repairs> {
-        let plan = self.plan();
-        if plan.damaged.is_empty() && plan.damaged_pointers.is_empty() {
-            return Vec::new();
-        }
-        let pointers = |commit: &Commit| {
-            let resets = commit.current_reset.iter();
-            resets.map(|reset| (reset.namespace, reset.workflow_id.clone())).collect()
-        };
-        group.iter().map(|commit| (commit.delete_runs.clone(), pointers(commit))).collect()
-    }
-
-    /// What was deleted or reset is no longer damaged.
-    fn repaired(&self, repairs: Vec<Repairs>, results: &[Result<(), CommitError>]) {
-        let mut plan = self.plan();
-        for ((runs, pointers), _) in repairs.into_iter().zip(results).filter(|(_, result)| result.is_ok()) {
-            for key in runs {
-                plan.damaged.remove(&key);
-            }
-            for pointer in pointers {
-                plan.damaged_pointers.remove(&pointer);
-            }
-        }
-    }
-}
-
-/// The runs that a commit deletes, and the current pointers that it resets.
-type Repairs = (Vec<RunKey>, Vec<(NamespaceKey, String)>);
-
-fn damaged(key: RunKey) -> ReadError {
-    ReadError::Damaged(format!("injected damage of run {}", key.0))
 }
 
 fn lost() -> CommitError {
@@ -193,20 +139,11 @@ impl<S: Store + ?Sized> FaultStore<S> {
         Self { store, plan }
     }
 
-    /// A read that is of no run.
     fn read<T: Send + 'static>(&self, read: impl FnOnce(&S) -> Read<T>) -> Read<T> {
         match self.plan.next_read() {
             Ok(()) => read(&self.store),
             Err(error) => ready(Err(error)),
         }
-    }
-
-    /// A read of a run.
-    fn read_run<T: Send + 'static>(&self, key: RunKey, read: impl FnOnce(&S) -> Read<T>) -> Read<T> {
-        self.read(|store| match self.plan.check_run(key) {
-            Ok(()) => read(store),
-            Err(error) => ready(Err(error)),
-        })
     }
 
     /// A write that is a single thing: it is done or not.
@@ -235,15 +172,7 @@ impl<S: Store + ?Sized> Store for FaultStore<S> {
     fn commit(&self, mut group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
         let length = group.len();
         let done = match self.plan.next_write(length) {
-            None => {
-                let (plan, repairs) = (self.plan.clone(), self.plan.repairs(&group));
-                let committed = self.store.commit(group);
-                return Box::pin(async move {
-                    let results = committed.await;
-                    plan.repaired(repairs, &results);
-                    results
-                });
-            }
+            None => return self.store.commit(group),
             Some(WriteFault::Full) => return ready(vec![Err(CommitError::Full); length]),
             Some(WriteFault::NotDone) => 0,
             Some(WriteFault::DoneButUnknown) => length,
@@ -258,7 +187,7 @@ impl<S: Store + ?Sized> Store for FaultStore<S> {
     }
 
     fn load(&self, key: RunKey) -> Read<Option<RunRecord>> {
-        self.read_run(key, |store| store.load(key))
+        self.read(|store| store.load(key))
     }
 
     fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunRecord>> {
@@ -277,7 +206,7 @@ impl<S: Store + ?Sized> Store for FaultStore<S> {
     }
 
     fn script_state(&self, key: RunKey, slot: u8) -> Read<Option<Bytes>> {
-        self.read_run(key, |store| store.script_state(key, slot))
+        self.read(|store| store.script_state(key, slot))
     }
 
     fn document(&self, namespace: NamespaceKey, name: &str) -> Read<Option<Bytes>> {
@@ -295,10 +224,7 @@ impl<S: Store + ?Sized> Store for FaultStore<S> {
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
-        self.read(|store| match self.plan.check_current(namespace, workflow_id) {
-            Ok(()) => store.current(namespace, workflow_id),
-            Err(error) => ready(Err(error)),
-        })
+        self.read(|store| store.current(namespace, workflow_id))
     }
 
     fn history(
@@ -309,11 +235,11 @@ impl<S: Store + ?Sized> Store for FaultStore<S> {
         batches_max: usize,
         bytes_max: usize,
     ) -> Read<Vec<HistoryBatch>> {
-        self.read_run(key, |store| store.history(key, from, until, batches_max, bytes_max))
+        self.read(|store| store.history(key, from, until, batches_max, bytes_max))
     }
 
     fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Read<Vec<HistoryBatch>> {
-        self.read_run(key, |store| store.history_reverse(key, until, batches_max))
+        self.read(|store| store.history_reverse(key, until, batches_max))
     }
 
     fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
@@ -353,16 +279,7 @@ impl<S: Store + ?Sized> Store for FaultStore<S> {
     }
 
     fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage> {
-        let (plan, list) = (self.plan.clone(), self.read(|store| store.list_within(query, limit)));
-        Box::pin(async move {
-            let mut page = list.await?;
-            for run in &mut page.runs {
-                if let Err(error) = plan.check_run(run.key) {
-                    run.state = Err(error);
-                }
-            }
-            Ok(page)
-        })
+        self.read(|store| store.list_within(query, limit))
     }
 
     fn count_within(

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod lock;
 mod memory;
 mod read_limit;
+pub mod rows;
 pub mod sabotage;
 mod threads;
 pub mod visibility;

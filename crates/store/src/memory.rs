@@ -55,7 +55,7 @@ struct Tables {
     run_keys_reserved: u64,
 }
 
-/// What one write of a commit replaced; played backwards it takes the commit back.
+/// The rows that one write of a commit replaced; played backwards it takes the commit back.
 enum Undo {
     Run(RunKey, Option<RunRecord>),
     Visibility(RunKey, Option<Arc<VisibilityRow>>),
@@ -395,7 +395,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// What lists look at of a run: its facts and its state.
+/// The parts of a run that lists read: its facts and its state.
 type ListedRow = (Arc<VisibilityRow>, Option<Bytes>);
 
 fn list(rows: &[ListedRow], query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
@@ -431,7 +431,7 @@ impl Tables {
         Ok(())
     }
 
-    /// What lists look at: facts and states of the runs of a namespace, as of now, by key.
+    /// The rows that lists read: facts and states of the runs of a namespace, as of now, by key.
     fn rows_of(&self, namespace: NamespaceKey) -> Vec<ListedRow> {
         let rows = self.visibility.values().filter(|row| row.namespace == namespace);
         rows.map(|row| (Arc::clone(row), self.runs.get(&row.key).map(|run| run.state.clone()))).collect()

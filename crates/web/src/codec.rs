@@ -64,7 +64,7 @@ impl Codec {
     }
 }
 
-/// What a codec server needs of a payload that cannot be read here, and the text that stands for it on the page.
+/// The form in which a codec server gets a payload that cannot be read here, and the text that stands for it on the page.
 pub(super) fn encoded(payload: &Payload) -> Option<Value> {
     let encoding = payload.metadata.get("encoding").map(|name| &name[..]).unwrap_or_default();
     let is_readable = payloads::json_of(payload).is_some() || encoding == b"binary/plain" || encoding.is_empty();

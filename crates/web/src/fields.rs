@@ -25,7 +25,7 @@ pub(super) fn json(name: &str, message: &impl Message, view: View) -> Value {
     }
 }
 
-/// What a codec server needs to decode the payloads in a message that cannot be read here. `name` is its full name.
+/// The payloads of a message that cannot be read here, as a codec server gets them. `name` is its full name.
 pub(super) fn encoded(name: &str, message: &impl Message) -> Option<String> {
     fn collect(value: &Value, found: &mut Vec<Payload>) {
         match value {
@@ -74,7 +74,7 @@ pub(super) fn words(name: &str, prefix: &str) -> String {
     characters.next().map(|first| first.to_uppercase().chain(characters).collect()).unwrap_or_default()
 }
 
-/// When something was, of an event.
+/// The time of an event.
 pub(super) fn event_time(event: &segno_proto::events::HistoryEvent) -> segno_proto::Nanos {
     times::nanos(event.event_time.as_ref()).unwrap_or(0)
 }

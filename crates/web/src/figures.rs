@@ -71,7 +71,7 @@ const CHARTS: [(&str, &str, Kind); 21] = [
 /// The charts of what [`counted`] has, p50 and p99 of each.
 const QUANTILES: [[&str; 2]; 2] = [["commit_p50", "commit_p99"], ["call_p50", "call_p99"]];
 
-/// What the charts show, by name.
+/// The figures of the charts, by name.
 fn read(node: &Node, process: ProcessFigures) -> BTreeMap<&'static str, u64> {
     let counters = node.runs.metrics.read();
     let all = counters.into_iter().chain(node.gauges());
@@ -92,7 +92,7 @@ fn read(node: &Node, process: ProcessFigures) -> BTreeMap<&'static str, u64> {
 /// Times counted so far, by bucket.
 type Buckets = [u64; Latency::BOUNDS.len() + 1];
 
-/// What was counted of commits, and of all calls that do not wait for something to happen.
+/// The counts of commits, and of all calls that do not wait for an event.
 fn counted(node: &Node, process: ProcessFigures) -> [Buckets; 2] {
     let mut calls = Buckets::default();
     (process.call_times)().into_iter().for_each(|times| add(&mut calls, times));

@@ -93,11 +93,11 @@ fn is_known(host: &str) -> bool {
     let is_address = name.parse::<IpAddr>().is_ok();
     // A page cannot take these names for itself: browsers resolve them to this machine.
     let is_loopback = name == "localhost" || name.ends_with(".localhost");
-    is_address || is_loopback || told().contains(&name) || is_machine(&name)
+    is_address || is_loopback || configured_names().contains(&name) || is_machine(&name)
 }
 
 /// Names that the operator gave, for servers behind a proxy: `SEGNO_HTTP_HOSTS`, with commas between them.
-fn told() -> &'static [String] {
+fn configured_names() -> &'static [String] {
     static TOLD: OnceLock<Vec<String>> = OnceLock::new();
     TOLD.get_or_init(|| {
         let told = std::env::var("SEGNO_HTTP_HOSTS").unwrap_or_default();

@@ -16,24 +16,24 @@ const NAMESPACES_MAX: i32 = 200;
 
 /// A page without what is around it.
 pub(super) struct Page {
-    /// What the window is called.
+    /// The title of the window.
     pub(super) title: String,
     /// Which entry of the navigation it belongs to.
     pub(super) area: &'static str,
-    /// What is in it.
+    /// The content.
     pub(super) content: Markup,
     /// Whether it follows changes.
     pub(super) is_live: bool,
 }
 
-/// What changes when a page does.
+/// A number that changes when a page does.
 pub(super) fn fingerprint(content: &Markup) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.0.hash(&mut hasher);
     hasher.finish()
 }
 
-/// What is around a page.
+/// The frame of a page.
 pub(super) struct Shell {
     namespace: String,
     namespaces: Vec<String>,
@@ -134,7 +134,7 @@ impl Shell {
         }
     }
 
-    /// What an action did: alone for a script, or on a page.
+    /// The outcome of an action: alone for a script, or on a page.
     pub(super) fn outcome(&mut self, outcome: Outcome, asked: &PageRequest<'_>, path: &str) -> Response<WebBody> {
         let notice = html! {
             div.notice.good role="status" data-next=[outcome.next.as_deref()] { (outcome.said) }
@@ -177,7 +177,7 @@ fn alone(title: &str, notice: Markup, path: &str, words: &str) -> Page {
     }
 }
 
-/// What a failed call says.
+/// The message of a failed call.
 pub(super) fn problem(status: &Status) -> Markup {
     html! { strong { (in_words(status.code())) } " " (status.message()) }
 }
@@ -230,7 +230,7 @@ pub(super) fn bare(title: &str, content: &Markup) -> Markup {
     }
 }
 
-/// What the head of every page has.
+/// The head of every page.
 fn head(title: &str) -> Markup {
     html! {
         meta charset="utf-8";

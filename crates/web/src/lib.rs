@@ -72,7 +72,7 @@ pub const PREFIX: &str = "/ui";
 const NAMESPACES: &str = "/namespaces";
 /// The namespace of the first page.
 const NAMESPACE: &str = "default";
-/// What the history and other places name as the caller of actions.
+/// The caller of actions, as the history and other places name it.
 const IDENTITY: &str = "segno web pages";
 
 /// The pages of a node.
@@ -95,7 +95,7 @@ pub struct ProcessFigures {
     pub disk_free: fn() -> Option<u64>,
 }
 
-/// What a request asks for, taken apart.
+/// A request, taken apart.
 struct PageRequest<'a> {
     /// Decoded parts of the path after `/ui/`.
     path: Vec<String>,
@@ -128,24 +128,24 @@ impl From<Status> for PageError {
 enum Answer {
     /// A page, as a part of the shell.
     Page(Page),
-    /// What an action did.
+    /// The outcome of an action.
     Outcome(Outcome),
     /// A file to keep.
     File {
         /// Its content type.
         kind: &'static str,
-        /// What to save it as.
+        /// The name of the file.
         name: String,
-        /// What is in it.
+        /// The content of the file.
         content: Vec<u8>,
     },
     /// Another address.
     Elsewhere(String),
 }
 
-/// What an action did.
+/// The outcome of an action.
 struct Outcome {
-    /// What to say.
+    /// The message.
     said: Markup,
     /// Where to go on, if somewhere else.
     next: Option<String>,
@@ -187,7 +187,7 @@ impl Web {
         path == "/" || path == "/favicon.ico" || path == PREFIX || path == NAMESPACES || path.starts_with("/ui/")
     }
 
-    /// What a browser is shown at an address where nothing is. It needs no authentication: it tells nothing.
+    /// The answer for an address without a page. It needs no authentication: it says nothing about the server.
     pub fn nothing() -> Response<WebBody> {
         let mut response = html(StatusCode::NOT_FOUND, &layout::nothing());
         guard::protect(response.headers_mut());
@@ -228,7 +228,7 @@ impl Web {
         if path == "/" || path == PREFIX || path == "/ui/" {
             return redirect(&format!("/ui/{NAMESPACE}/workflows"));
         }
-        let asked = match asked(head, &body) {
+        let asked = match page_request(head, &body) {
             Ok(asked) => asked,
             Err(text) => return plain(StatusCode::BAD_REQUEST, text),
         };
@@ -300,7 +300,7 @@ fn words(path: &[String]) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-fn asked<'a>(head: &'a Parts, body: &Bytes) -> Result<PageRequest<'a>, &'static str> {
+fn page_request<'a>(head: &'a Parts, body: &Bytes) -> Result<PageRequest<'a>, &'static str> {
     let path = below_prefix(head.uri.path())
         .split('/')
         .filter(|part| !part.is_empty())

@@ -30,7 +30,7 @@ use super::{
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// A page that takes long to render is compared less often: watching it costs a twentieth of a processor at most.
 const PAUSE_FACTOR: u32 = 20;
-/// Something is sent at least this often, so that dead connections are noticed.
+/// A line is sent at least this often, so that dead connections are noticed.
 const PING_ROUNDS: u32 = 15;
 /// Pages that change without commits are compared every round: pollers come, rates change.
 const WITHOUT_COMMITS: [&str; 4] = ["task-queues", "verification", "workers", "cluster"];
@@ -110,7 +110,7 @@ async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
     }
 }
 
-/// What changes when the page does.
+/// A number that changes when the page does.
 async fn fingerprint(web: &Web, page: &str, path: &[String]) -> u64 {
     if let [namespace, "workflows", workflow_id, run_id, ..] = words(path)[..] {
         let mut hasher = DefaultHasher::new();

@@ -14,7 +14,7 @@ const COOKIE: &str = "segno_key";
 /// Keys and tokens are shorter.
 const KEY_BYTES_MAX: usize = 16 * 1024;
 
-/// What a form of the login page says: the key, and where to go on.
+/// The content of the login form: the key, and the address to go on with.
 pub fn read(body: &[u8]) -> Option<(String, String)> {
     let form = Form::parse(std::str::from_utf8(body).ok()?)?;
     let (key, next) = (form.get("key").trim(), form.get("next"));

@@ -20,7 +20,7 @@ use super::{
 
 const DAY: i64 = 86_400_000_000_000;
 const NAMESPACES_MAX: i32 = 1000;
-/// What attributes can be.
+/// The types of attributes.
 const TYPES: [IndexedValueType; 7] = [
     IndexedValueType::Keyword,
     IndexedValueType::KeywordList,

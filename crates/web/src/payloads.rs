@@ -31,7 +31,7 @@ pub(super) fn json_of(payload: &Payload) -> Option<Value> {
     }
 }
 
-/// What is in a payload, over several lines.
+/// The content of a payload, over several lines.
 pub(super) fn text(payload: &Payload) -> String {
     if let Some(json) = json_of(payload) {
         // Numbers of more digits than JSON readers keep are shown as they were written.
@@ -92,7 +92,7 @@ pub(super) fn short(text: &str, characters: usize) -> String {
     }
 }
 
-/// What the reader typed, as arguments: a JSON text per line is an argument; a whole text that is JSON is one.
+/// The arguments that the reader typed: a JSON text per line is an argument; a whole text that is JSON is one.
 pub(super) fn typed(text: &str) -> Result<Option<Payloads>, Status> {
     let text = text.trim();
     if text.is_empty() {

@@ -24,7 +24,7 @@ use super::{
 /// Open runs whose place in the source is shown.
 const RUNS_MAX: i32 = 25;
 
-/// What stands on each line.
+/// The marks of each line.
 type LineMarks = BTreeMap<usize, Vec<Markup>>;
 
 impl Web {
@@ -182,7 +182,7 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// What stands on which line, from the state of a run.
+/// The operations on each line, from the state of a run.
 fn lines_of(state: &Value) -> BTreeMap<usize, Vec<String>> {
     let mut marks: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for piece in list(state, "code") {

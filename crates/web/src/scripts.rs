@@ -113,7 +113,7 @@ pub(super) fn editor(source: &str, file: &str) -> Markup {
     }
 }
 
-/// What the checker found.
+/// The findings of the checker.
 fn findings(found: &[Diagnostic]) -> Markup {
     html! {
         ul.findings { @for one in found {

@@ -68,7 +68,7 @@ impl Web {
             workflow_id: workflow_id.to_owned(),
             run_id: run_id.unwrap_or_default(),
             described,
-            may_pause: self.node.runs.workflow_pause,
+            may_pause: self.node.runs.options.workflow_pause,
         })
     }
 
@@ -169,7 +169,7 @@ pub(super) fn head(seen: &RunSnapshot, current: &str) -> Markup {
     }
 }
 
-/// What went in, and what came out.
+/// The input and the result.
 fn in_and_out(seen: &RunSnapshot, events: &[HistoryEvent]) -> Markup {
     let input = events.first().and_then(|event| match &event.attributes {
         Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => started.input.as_ref(),

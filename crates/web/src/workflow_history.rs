@@ -123,7 +123,7 @@ fn attributes(event: &HistoryEvent) -> Value {
     name.and_then(|name| all.remove(&name)).unwrap_or(Value::Object(all))
 }
 
-/// What matters of an event, on one line.
+/// The important parts of an event, on one line.
 fn summary(attributes: &Value) -> String {
     let text = |path: &str| attributes.pointer(path).and_then(Value::as_str).map(str::to_owned);
     let list = |path: &str| attributes.pointer(path).map(Value::to_string);

@@ -66,7 +66,7 @@ fn sentence(place: usize, reason: &Reason) -> Markup {
     }
 }
 
-/// What the details of a reason are.
+/// The summary above the details of a reason.
 fn summary(kind: &str) -> &'static str {
     match kind {
         "SCRIPT_WAITS" | "WAITS_FOR_SIGNAL" => "The line of the script",

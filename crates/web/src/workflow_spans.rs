@@ -1,7 +1,6 @@
 //! Events as spans of time: activities, timers, children, updates and workflow tasks, each from its first to its last event.
 
-use std::collections::HashMap;
-
+use segno_node::HashMap;
 use segno_proto::{
     Nanos, duration_nanos,
     events::{HistoryEvent, history_event::Attributes},
@@ -9,7 +8,7 @@ use segno_proto::{
 
 use super::fields::event_time;
 
-/// What a span is.
+/// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum SpanKind {
     /// Tasks of the workflow's own code.
@@ -68,13 +67,13 @@ impl SpanEnd {
     }
 }
 
-/// Something that takes time.
+/// A part of a workflow that takes time.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
     pub(super) kind: SpanKind,
     /// Type, id or name: what shares a row.
     pub(super) name: String,
-    /// What tells it from others of that name.
+    /// The id that distinguishes it from others of that name.
     pub(super) id: String,
     /// The event that began it.
     pub(super) event_id: i64,

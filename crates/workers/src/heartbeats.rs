@@ -87,7 +87,7 @@ pub struct Heartbeats {
 
 impl Heartbeats {
     /// Takes note of heartbeats. A worker that has shut down is forgotten.
-    pub fn heard(&self, namespace: NamespaceKey, heartbeats: Vec<WorkerHeartbeat>, now: Nanos) {
+    pub fn record(&self, namespace: NamespaceKey, heartbeats: Vec<WorkerHeartbeat>, now: Nanos) {
         let mut registered = lock(&self.entries);
         for heartbeat in heartbeats {
             registered.put(namespace, heartbeat, now);
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn workers_come_with_a_heartbeat_and_go_when_they_shut_down() {
         let workers = Heartbeats::default();
-        workers.heard(N, vec![heartbeat("b", WorkerStatus::Running), heartbeat("a", WorkerStatus::Running)], 1);
-        workers.heard(NamespaceKey(2), vec![heartbeat("c", WorkerStatus::Running)], 1);
+        workers.record(N, vec![heartbeat("b", WorkerStatus::Running), heartbeat("a", WorkerStatus::Running)], 1);
+        workers.record(NamespaceKey(2), vec![heartbeat("c", WorkerStatus::Running)], 1);
         assert_eq!(keys(&workers, 1), ["a", "b"]);
         workers.leaving(N, "a");
         assert_eq!(workers.get(N, "a", 1).map(|heartbeat| heartbeat.status()), Some(WorkerStatus::ShuttingDown));
-        workers.heard(N, vec![heartbeat("a", WorkerStatus::Shutdown)], 2);
+        workers.record(N, vec![heartbeat("a", WorkerStatus::Shutdown)], 2);
         assert_eq!(keys(&workers, 2), ["b"]);
         workers.forget_namespace(N);
         assert!(keys(&workers, 2).is_empty());
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn the_silent_are_forgotten() {
         let workers = Heartbeats::default();
-        workers.heard(N, vec![heartbeat("old", WorkerStatus::Running), heartbeat("new", WorkerStatus::Running)], 0);
-        workers.heard(N, vec![heartbeat("new", WorkerStatus::Running)], SILENCE_MAX);
+        workers.record(N, vec![heartbeat("old", WorkerStatus::Running), heartbeat("new", WorkerStatus::Running)], 0);
+        workers.record(N, vec![heartbeat("new", WorkerStatus::Running)], SILENCE_MAX);
         assert_eq!(keys(&workers, SILENCE_MAX + 1), ["new"]);
     }
 
@@ -177,12 +177,12 @@ mod tests {
     fn too_many_push_out_those_silent_longest() {
         let workers = Heartbeats::default();
         for number in 0..WORKERS_MAX + 5 {
-            workers.heard(N, vec![heartbeat(&format!("{number:06}"), WorkerStatus::Running)], number as i64);
+            workers.record(N, vec![heartbeat(&format!("{number:06}"), WorkerStatus::Running)], number as i64);
         }
         let kept = keys(&workers, 0);
         assert_eq!((kept.len(), kept[0].as_str()), (WORKERS_MAX, "000005"));
         let large = WorkerHeartbeat { task_queue: "x".repeat(BYTES_MAX), ..heartbeat("large", WorkerStatus::Running) };
-        workers.heard(N, vec![large, heartbeat("next", WorkerStatus::Running)], 1);
+        workers.record(N, vec![large, heartbeat("next", WorkerStatus::Running)], 1);
         assert_eq!(keys(&workers, 0), ["next"]);
         assert!(lock(&workers.entries).bytes < 100);
     }

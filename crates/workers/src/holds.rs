@@ -99,7 +99,7 @@ impl Leases {
     }
 }
 
-/// Whether a worker that is known by its key holds something of a run.
+/// Whether a worker that is known by its key holds a task of a run.
 fn is_with_worker(run: &Run) -> bool {
     run.state().task.as_ref().is_some_and(|task| !task.worker.is_empty())
         || run.state().activities.values().any(|activity| is_held(activity))

@@ -59,7 +59,7 @@ struct WorkerEntry {
     further_queues: BTreeSet<String>,
     /// Queues that only it serves.
     sticky: BTreeSet<String>,
-    /// When something is due, as the order of all has it.
+    /// When the lease is due, as in the order of all leases.
     armed: Option<Nanos>,
 }
 
@@ -97,7 +97,7 @@ impl WorkerEntry {
         self.first_heard.get_or_insert(now);
         let step = match connection {
             Some(_) => self.lease.attached(now),
-            None => self.lease.heard(now),
+            None => self.lease.note_call(now),
         };
         is_legal(step);
     }
@@ -122,7 +122,7 @@ pub struct LostWorker {
     pub worker: String,
     /// Why it is lost.
     pub because: LostBecause,
-    /// Runs of which it holds something.
+    /// Runs of which it holds tasks.
     pub runs: BTreeSet<u64>,
     /// Sticky queues without a worker now.
     pub sticky: BTreeSet<String>,
@@ -130,7 +130,7 @@ pub struct LostWorker {
     pub queues: Vec<String>,
 }
 
-/// What is due.
+/// The leases that have expired.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DueLeases {
     /// Workers that are lost.
@@ -143,7 +143,7 @@ pub struct DueLeases {
     pub is_more: bool,
 }
 
-/// What is known of a worker's lease.
+/// The lease of a worker, as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseView {
     /// The worker's instance key.
@@ -162,7 +162,7 @@ pub struct LeaseView {
     pub speaks_protocol: bool,
     /// Time until it counts as lost if nothing is heard of it; `None` if nothing limits that.
     pub remaining: Option<Nanos>,
-    /// Time since something was heard of it.
+    /// The time since its last sign of life.
     pub silent: Nanos,
     /// Connections that lead to it.
     pub connections: usize,
@@ -537,7 +537,7 @@ impl Leases {
         }
     }
 
-    /// Everybody who is reached over connections with a prefix, over which, and on which queue workers take commands.
+    /// The workers that are reached over connections with a prefix, with their connections and the queues on which they take commands.
     pub fn reached(&self, prefix: u64) -> Vec<(Party, ConnectionId, String)> {
         let table = lock(&self.table);
         let control = |party: &Party| match party {
@@ -625,15 +625,15 @@ impl Leases {
 
     /// A worker has an attempt no more.
     pub fn release(&self, namespace: NamespaceKey, worker: &str, hold: &Hold) {
-        self.let_go(namespace, worker, |lease| lease.release(hold));
+        self.change_held(namespace, worker, |lease| lease.release(hold));
     }
 
     /// A worker has the workflow task of a run no more.
     pub fn release_task(&self, namespace: NamespaceKey, worker: &str, run_key: u64) {
-        self.let_go(namespace, worker, |lease| lease.release_task(run_key));
+        self.change_held(namespace, worker, |lease| lease.release_task(run_key));
     }
 
-    fn let_go(&self, namespace: NamespaceKey, worker: &str, change: impl FnOnce(&mut Lease)) {
+    fn change_held(&self, namespace: NamespaceKey, worker: &str, change: impl FnOnce(&mut Lease)) {
         let mut table = lock(&self.table);
         let Some(entity) = table.get_mut(namespace, worker) else { return };
         change(&mut entity.lease);

@@ -37,7 +37,7 @@ const MOVES_MAX: usize = 32;
 pub struct Workers {
     runs: Arc<Runs>,
     matching: Arc<Matching>,
-    /// What workers report of themselves.
+    /// The heartbeats of workers.
     pub heartbeats: Heartbeats,
     /// Until when workers count as alive, and what they hold.
     pub leases: Leases,

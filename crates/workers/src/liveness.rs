@@ -82,7 +82,7 @@ impl Workers {
         self.leases.get(namespace, worker, self.runs.clock.monotonic())
     }
 
-    /// The runs of which a worker holds something. What is gone since is left out.
+    /// The runs of which a worker holds tasks. Runs that are gone since are left out.
     pub async fn held_runs(&self, lease: &LeaseView) -> Vec<Arc<Run>> {
         let keys: BTreeSet<u64> =
             lease.holds.iter().map(|hold| hold.run_key).chain(lease.tasks.iter().copied()).collect();
@@ -138,7 +138,7 @@ impl Workers {
                 self.leases.reported(namespace, &caller, self.runs.clock.monotonic());
             }
         }
-        self.heartbeats.heard(namespace, heartbeats, self.runs.now());
+        self.heartbeats.record(namespace, heartbeats, self.runs.now());
     }
 
     /// A worker has shut down: it holds nothing now.
@@ -208,7 +208,7 @@ impl Workers {
         }
     }
 
-    /// Moves the work of all runs of which a lost worker holds something.
+    /// Moves the tasks that a lost worker holds, of all its runs.
     async fn move_work(self: Arc<Self>, lost: LostWorker) {
         let permits = Arc::new(Semaphore::new(MOVES_MAX));
         let mut moves = JoinSet::new();
@@ -283,7 +283,7 @@ impl Workers {
     }
 }
 
-/// What a worker that speaks Segno's protocol might tell in Temporal's. Nothing is said of one that was not heard of since
+/// The heartbeat, in Temporal's form, of a worker that speaks Segno's protocol. `None` for a worker without a sign of life since
 /// the server started.
 fn heartbeat_of(lease: LeaseView) -> Option<WorkerHeartbeat> {
     if !lease.speaks_protocol {

@@ -27,7 +27,7 @@ static ALLOCATOR: flow_memory::BoundedAllocator = flow_memory::BoundedAllocator;
 pub struct Target {
     /// For `SEGNO_FUZZ_TARGET`, and the name of its directory of seeds.
     pub name: &'static str,
-    /// Panics if something is wrong.
+    /// Panics if a property does not hold.
     pub run: fn(&[u8]),
     /// What it begins with: a name and the bytes.
     pub seeds: fn() -> Vec<(String, Vec<u8>)>,

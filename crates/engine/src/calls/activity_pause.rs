@@ -150,7 +150,7 @@ pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause
 pub struct Reset {
     /// Forget what the worker said by heartbeat; if a worker has the activity, before the next attempt.
     pub reset_heartbeat: bool,
-    /// What is paused stays so.
+    /// Paused activities stay paused.
     pub keep_paused: bool,
     /// Begin at a random moment within this time.
     pub jitter: Nanos,

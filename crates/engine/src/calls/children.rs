@@ -20,7 +20,7 @@ use crate::{
     transition::{Applied, Context, draft::Draft, steps::ChildMachine},
 };
 
-/// What another run reports may come late or twice: a report that does not fit is refused.
+/// Checks a report of another run, which may come late or twice: a report that does not fit is refused.
 fn expect(run: &Run, id: i64, on: machine::Event) -> Result<(), Rejection> {
     let child = run.state.children.get(&id).ok_or(Rejection::ChildNotFound)?;
     machine::next(machines::child(child), on).map(|_| ()).map_err(|_| Rejection::ChildNotFound)

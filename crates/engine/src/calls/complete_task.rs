@@ -51,7 +51,7 @@ pub use crate::commands::scope::Surroundings;
 pub struct CompleteTask {
     /// Which task.
     pub token: TaskRef,
-    /// What the workflow wants.
+    /// The commands of the workflow.
     pub commands: Vec<Command>,
     /// Who answers.
     pub identity: String,
@@ -77,11 +77,11 @@ pub struct CompleteTask {
     pub version: Option<WorkerDeploymentVersion>,
     /// Where the routing of the run's queue sends it, see [`TaskStart::target`].
     pub target: Option<Target>,
-    /// What the worker says about updates.
+    /// The messages of the worker about updates.
     pub messages: Vec<Message>,
     /// Whether the worker can go back behind events it has seen when its task is discarded.
     pub discards_with_events: bool,
-    /// What the namespace allows of updates.
+    /// The limits of the namespace for updates.
     pub update_limits: UpdateLimits,
     /// Request ids for activities started in the reply, at least one per command that asks for it.
     pub eager_request_ids: Vec<String>,
@@ -91,7 +91,7 @@ pub struct CompleteTask {
     pub control_queue: String,
     /// Whether it reports by itself.
     pub worker_reports: bool,
-    /// What a turn of a script leaves, if this run is one.
+    /// The result of a script's turn, if this run is one.
     pub script: Option<script::AfterTurn>,
     /// Recognises the same answer when it comes again.
     pub digest: Digest,

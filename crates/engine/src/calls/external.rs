@@ -12,7 +12,7 @@ use segno_proto::{
 use crate::{
     error::Rejection,
     parts::workflow_task,
-    state::run::Run,
+    state::{External, RunState, run::Run},
     transition::{Applied, Context, draft::Draft},
 };
 
@@ -23,14 +23,8 @@ pub fn signal_result(
     initiated_event_id: i64,
     result: Result<(), SignalExternalWorkflowExecutionFailedCause>,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
-    let mut draft = Draft::new(run, context);
-    let Some(external) = draft.run.state.external_signals.remove(&initiated_event_id) else {
-        return Err(Rejection::ChildNotFound);
-    };
-    draft.add_external(match result {
+    let take = |state: &mut RunState| state.external_signals.remove(&initiated_event_id);
+    resolve(run, context, take, |external| match result {
         Ok(()) => Attributes::ExternalWorkflowExecutionSignaledEventAttributes(
             ExternalWorkflowExecutionSignaledEventAttributes {
                 initiated_event_id,
@@ -51,9 +45,7 @@ pub fn signal_result(
                 control: external.control,
             },
         ),
-    });
-    workflow_task::schedule_if_none(&mut draft);
-    Ok(draft.finish(()))
+    })
 }
 
 /// A cancel request arrived, or could not be delivered.
@@ -63,14 +55,8 @@ pub fn cancel_result(
     initiated_event_id: i64,
     result: Result<(), CancelExternalWorkflowExecutionFailedCause>,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
-    let mut draft = Draft::new(run, context);
-    let Some(external) = draft.run.state.external_cancels.remove(&initiated_event_id) else {
-        return Err(Rejection::ChildNotFound);
-    };
-    draft.add_external(match result {
+    let take = |state: &mut RunState| state.external_cancels.remove(&initiated_event_id);
+    resolve(run, context, take, |external| match result {
         Ok(()) => Attributes::ExternalWorkflowExecutionCancelRequestedEventAttributes(
             ExternalWorkflowExecutionCancelRequestedEventAttributes {
                 initiated_event_id,
@@ -90,7 +76,22 @@ pub fn cancel_result(
                 control: external.control,
             },
         ),
-    });
+    })
+}
+
+/// Takes a pending request out of the state and adds the event of its result; a workflow task follows.
+fn resolve(
+    run: &Run,
+    context: Context,
+    take: impl FnOnce(&mut RunState) -> Option<External>,
+    event: impl FnOnce(External) -> Attributes,
+) -> Result<Applied<()>, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
+    let mut draft = Draft::new(run, context);
+    let external = take(&mut draft.run.state).ok_or(Rejection::ChildNotFound)?;
+    draft.add_external(event(external));
     workflow_task::schedule_if_none(&mut draft);
     Ok(draft.finish(()))
 }

@@ -105,7 +105,7 @@ fn pin_where_it_is(run: &Run, wanted: &mut VersioningOverride) -> Result<(), Rej
     )))
 }
 
-/// What a change makes of options.
+/// The options after a change.
 fn merge(
     mut into: WorkflowExecutionOptions,
     given: &WorkflowExecutionOptions,

@@ -7,10 +7,15 @@
 use bytes::Bytes;
 use prost::Message;
 use segno_proto::{
+    Nanos,
     common::Payload,
     duration_nanos,
     enums::{VersioningBehavior, WorkflowExecutionStatus},
-    events::{HistoryEvent, WorkflowExecutionPausedEventAttributes, history_event::Attributes as A},
+    events::{
+        ActivityTaskScheduledEventAttributes, HistoryEvent, StartChildWorkflowExecutionInitiatedEventAttributes,
+        WorkflowExecutionPausedEventAttributes, WorkflowTaskCompletedEventAttributes,
+        WorkflowTaskScheduledEventAttributes, history_event::Attributes as A,
+    },
     timestamp_nanos,
 };
 
@@ -107,16 +112,8 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::WorkflowTaskScheduledEventAttributes(a) => {
             state.task_stamp += 1;
-            state.task = Some(WorkflowTask {
-                scheduled_event_id: id,
-                attempt: a.attempt.max(1),
-                scheduled_time: time,
-                original_scheduled_time: time,
-                start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
-                queue: info.task_queue.clone(),
-                stamp: state.task_stamp,
-                ..Default::default()
-            });
+            let stamp = state.task_stamp;
+            state.task = Some(scheduled_task(&a, info, id, time, stamp));
         }
         A::WorkflowTaskStartedEventAttributes(a) => {
             if let Some(task) = &mut state.task {
@@ -127,40 +124,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
             }
         }
         A::WorkflowTaskCompletedEventAttributes(a) => {
-            state.task = None;
-            state.last_completed_started_id = a.started_event_id;
-            let behavior = a.versioning_behavior();
-            if state.versioning.is_some() || behavior != VersioningBehavior::Unspecified {
-                state.versioning.get_or_insert_default().completed(behavior, a.deployment_version.as_ref());
-            }
-            let build = Build {
-                binary_checksum: &a.binary_checksum,
-                worker_version: a.worker_version.as_ref(),
-                deployment_name: &a.worker_deployment_name,
-                version: a.deployment_version.as_ref(),
-            };
-            builds::note(state, &info.run_id, build, id, time);
+            complete_task(state, &info.run_id, &a, id, time);
         }
         A::WorkflowTaskFailedEventAttributes(_) | A::WorkflowTaskTimedOutEventAttributes(_) => state.task = None,
         A::ActivityTaskScheduledEventAttributes(a) => {
-            let activity = Activity {
-                scheduled_event_id: id,
-                activity_id: a.activity_id,
-                activity_type: a.activity_type.map(|kind| kind.name).unwrap_or_default(),
-                queue: a.task_queue.map(|queue| queue.name).unwrap_or_default(),
-                first_scheduled_time: time,
-                scheduled_time: time,
-                attempt: 1,
-                schedule_to_start: duration_nanos(a.schedule_to_start_timeout.as_ref()),
-                start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
-                schedule_to_close: duration_nanos(a.schedule_to_close_timeout.as_ref()),
-                heartbeat: duration_nanos(a.heartbeat_timeout.as_ref()),
-                retry_policy: a.retry_policy,
-                priority: a.priority,
-                stamp: 1,
-                ..Default::default()
-            };
-            state.activities.insert(id, activity.into());
+            state.activities.insert(id, scheduled_activity(a, id, time).into());
         }
         A::ActivityTaskStartedEventAttributes(a) => {
             if let Some(activity) = state.activities.get_mut(&a.scheduled_event_id) {
@@ -187,16 +155,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::TimerFiredEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
         A::TimerCanceledEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
         A::StartChildWorkflowExecutionInitiatedEventAttributes(a) => {
-            let child = Child {
-                initiated_event_id: id,
-                workflow_id: a.workflow_id.clone(),
-                workflow_type: a.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default(),
-                namespace: named(info, &a.namespace),
-                namespace_id: a.namespace_id.clone(),
-                parent_close_policy: a.parent_close_policy,
-                ..Default::default()
-            };
-            state.children.insert(id, child);
+            state.children.insert(id, initiated_child(*a, info, id));
         }
         A::ChildWorkflowExecutionStartedEventAttributes(a) => {
             if let Some(child) = state.children.get_mut(&a.initiated_event_id) {
@@ -211,10 +170,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::ChildWorkflowExecutionTimedOutEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
         A::ChildWorkflowExecutionTerminatedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
         A::SignalExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            let execution = a.workflow_execution.unwrap_or_default();
             let external = External {
                 namespace: named(info, &a.namespace),
                 namespace_id: a.namespace_id,
-                execution: a.workflow_execution.unwrap_or_default(),
+                execution,
                 control: a.control,
             };
             state.external_signals.insert(id, external);
@@ -226,10 +186,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
             drop(state.external_signals.remove(&a.initiated_event_id));
         }
         A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            let execution = a.workflow_execution.unwrap_or_default();
             let external = External {
                 namespace: named(info, &a.namespace),
                 namespace_id: a.namespace_id,
-                execution: a.workflow_execution.unwrap_or_default(),
+                execution,
                 control: a.control,
             };
             state.external_cancels.insert(id, external);
@@ -280,6 +241,73 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
             state.updates.entry(update).or_default().completed_event_id = id;
         }
         _ => {}
+    }
+}
+
+fn scheduled_task(
+    a: &WorkflowTaskScheduledEventAttributes,
+    info: &RunInfo,
+    id: i64,
+    time: Nanos,
+    stamp: u32,
+) -> WorkflowTask {
+    WorkflowTask {
+        scheduled_event_id: id,
+        attempt: a.attempt.max(1),
+        scheduled_time: time,
+        original_scheduled_time: time,
+        start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+        queue: info.task_queue.clone(),
+        stamp,
+        ..Default::default()
+    }
+}
+
+fn complete_task(state: &mut RunState, run_id: &str, a: &WorkflowTaskCompletedEventAttributes, id: i64, time: Nanos) {
+    state.task = None;
+    state.last_completed_started_id = a.started_event_id;
+    let behavior = a.versioning_behavior();
+    if state.versioning.is_some() || behavior != VersioningBehavior::Unspecified {
+        state.versioning.get_or_insert_default().completed(behavior, a.deployment_version.as_ref());
+    }
+    let build = Build {
+        binary_checksum: &a.binary_checksum,
+        worker_version: a.worker_version.as_ref(),
+        deployment_name: &a.worker_deployment_name,
+        version: a.deployment_version.as_ref(),
+    };
+    builds::note(state, run_id, build, id, time);
+}
+
+fn scheduled_activity(a: ActivityTaskScheduledEventAttributes, id: i64, time: Nanos) -> Activity {
+    Activity {
+        scheduled_event_id: id,
+        activity_id: a.activity_id,
+        activity_type: a.activity_type.map(|kind| kind.name).unwrap_or_default(),
+        queue: a.task_queue.map(|queue| queue.name).unwrap_or_default(),
+        first_scheduled_time: time,
+        scheduled_time: time,
+        attempt: 1,
+        schedule_to_start: duration_nanos(a.schedule_to_start_timeout.as_ref()),
+        start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+        schedule_to_close: duration_nanos(a.schedule_to_close_timeout.as_ref()),
+        heartbeat: duration_nanos(a.heartbeat_timeout.as_ref()),
+        retry_policy: a.retry_policy,
+        priority: a.priority,
+        stamp: 1,
+        ..Default::default()
+    }
+}
+
+fn initiated_child(a: StartChildWorkflowExecutionInitiatedEventAttributes, info: &RunInfo, id: i64) -> Child {
+    Child {
+        initiated_event_id: id,
+        namespace: named(info, &a.namespace),
+        workflow_id: a.workflow_id,
+        workflow_type: a.workflow_type.map(|kind| kind.name).unwrap_or_default(),
+        namespace_id: a.namespace_id,
+        parent_close_policy: a.parent_close_policy,
+        ..Default::default()
     }
 }
 

@@ -53,7 +53,7 @@ impl Digest {
     }
 }
 
-/// What becomes of the result of an activity: it is remembered if it was taken, and recognised if its attempt is over
+/// Handles the result of an activity: it is remembered if it was taken, and recognised if its attempt is over
 /// because it was taken before.
 pub fn result(
     run: &Run,

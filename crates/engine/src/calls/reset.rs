@@ -73,7 +73,7 @@ pub fn check_point(base: &Run, finish_event_id: i64) -> Result<(), Rejection> {
 /// How far a script had come at the point.
 #[derive(Clone, Debug)]
 pub struct ScriptPast {
-    /// What the engine knew of it.
+    /// The engine's record of the script.
     pub script: Script,
     /// The state of the run after an event before the point, if history before that event was removed.
     pub kept: Option<(i64, RunState)>,
@@ -266,7 +266,7 @@ fn started_event_of(past: &[HistoryEvent], scheduled: i64) -> i64 {
     past.iter().rev().find(starts).map_or(0, |event| event.event_id)
 }
 
-/// What was on its way to other runs was sent by the old run, which will not hear what became of it: the new run sends
+/// Sends messages again that the old run had sent, which will not learn their outcome: the new run sends
 /// it in its own name.
 fn send_again(draft: &mut Draft, past: &[HistoryEvent]) {
     use Attributes as A;
@@ -319,7 +319,7 @@ fn send_again(draft: &mut Draft, past: &[HistoryEvent]) {
     }
 }
 
-/// Lets something that came from outside happen again.
+/// Applies an event again that came from outside.
 fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
     match past.attributes.clone() {
         Some(Attributes::WorkflowExecutionSignaledEventAttributes(a)) if !call.without_signals => {
@@ -369,7 +369,7 @@ fn readmit(draft: &mut Draft, request: Option<segno_proto::update::Request>, ori
     update::readmit(draft, id, request, origin);
 }
 
-/// What became of a child that the new run waits for as well.
+/// Applies the outcome of a child for which the new run waits as well.
 fn reapply_child(draft: &mut Draft, past: &HistoryEvent, mut attributes: Attributes) {
     use Attributes as A;
     let (initiated, started, over) = match &mut attributes {

@@ -36,7 +36,7 @@ pub use crate::parts::schedule::advance::NewSchedule;
 /// A change of a schedule.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
-    /// What takes its place; the specification in canonical form.
+    /// The new schedule; the specification in canonical form.
     pub schedule: Schedule,
     /// Its search attributes from now on, if they change.
     pub search_attributes: Option<SearchAttributes>,
@@ -141,7 +141,7 @@ fn outcome(closing: HistoryEvent) -> (Status, Option<Payloads>, Option<segno_pro
     }
 }
 
-/// What a scheduled workflow is started with. Fails if it cannot be.
+/// The options with which a scheduled workflow is started. Fails if it cannot be.
 pub fn start_options(
     message: &StartScheduled,
     sender: &WorkflowExecution,

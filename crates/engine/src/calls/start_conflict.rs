@@ -27,7 +27,7 @@ use crate::{
     transition::{Applied, Context, draft::Draft},
 };
 
-/// What to do with a start.
+/// The decision about a start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// The same request came before: answer as then.
@@ -83,7 +83,7 @@ fn ended_badly(status: WorkflowExecutionStatus) -> bool {
     matches!(status, Failed | Canceled | Terminated | TimedOut)
 }
 
-/// What to do with a start that comes with a signal.
+/// The decision about a start that comes with a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalOrStart {
     /// Signal the run that is there.
@@ -103,7 +103,7 @@ pub fn resolve_signal(current: Option<&Run>, options: &StartOptions) -> Result<S
     Ok(SignalOrStart::Start)
 }
 
-/// What to do with a start that comes with an update.
+/// The decision about a start that comes with an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOrStart {
     /// The update has been answered before.

@@ -18,7 +18,7 @@ use crate::{
     transition::{Applied, Context, draft::Draft},
 };
 
-/// What a token says of the task it belongs to.
+/// The task to which a token belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRef {
     /// Its scheduled event.
@@ -95,7 +95,7 @@ pub struct FailTask {
     pub token: TaskRef,
     /// Why.
     pub cause: WorkflowTaskFailedCause,
-    /// What went wrong.
+    /// The failure that the worker reported.
     pub failure: Option<Failure>,
     /// Who says so.
     pub identity: String,

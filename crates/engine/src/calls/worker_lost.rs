@@ -54,7 +54,7 @@ impl LostWork {
     }
 }
 
-/// What became of lost attempts.
+/// The outcome for lost attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostAttempts {
     /// Activities that wait for another worker, or for being resumed.

@@ -13,7 +13,7 @@ use crate::{
     transition::draft::Draft,
 };
 
-/// What commands may ask of their surroundings.
+/// The facts outside of the run that commands may need.
 pub struct Surroundings<'a> {
     /// Number and id of a namespace by its name.
     pub namespace: &'a dyn Fn(&str) -> Option<(u32, String)>,
@@ -23,7 +23,7 @@ pub struct Surroundings<'a> {
     pub is_member: Membership<'a>,
 }
 
-/// What the commands of one completed workflow task share.
+/// The state that the commands of one completed workflow task share.
 pub struct CommandScope<'a> {
     /// The completed event all of them refer to.
     pub completed_event_id: i64,
@@ -39,7 +39,7 @@ pub struct CommandScope<'a> {
     pub eager: Vec<i64>,
     /// Whether an activity was canceled that no worker had taken: the workflow must hear of it.
     pub canceled_unstarted: bool,
-    /// What the worker says about updates.
+    /// The messages of the worker about updates.
     pub inbox: &'a mut Inbox,
     /// Signals that go over to the run that follows.
     pub carried: Vec<Signal>,

@@ -1,7 +1,7 @@
 //! Which builds and versions of the worker took part in a run: as points to reset to, and as search attributes.
 //!
 //! No event speaks of either; both follow from the completed workflow tasks, when they happen and when state is made
-//! from history. What is told of a transition under way is nothing: attributes change when a workflow task completes.
+//! from history. Nothing follows from a transition under way: attributes change when a workflow task completes.
 
 use segno_proto::{
     Nanos,
@@ -43,7 +43,7 @@ pub struct Build<'a> {
     pub version: Option<&'a WorkerDeploymentVersion>,
 }
 
-/// Remembers a build that completed a workflow task, after [`RunState::versioning`] has been told.
+/// Remembers a build that completed a workflow task, after [`RunState::versioning`] has been updated.
 pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_event_id: i64, now: Nanos) {
     let stamp_id = build.worker_version.map(|version| version.build_id.clone()).unwrap_or_default();
     let build_id = build.version.map_or(&stamp_id, |version| &version.build_id);
@@ -71,7 +71,7 @@ pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_even
     }
     build.deployment_name.clone_into(&mut state.worker_deployment_name);
     if let Some(version) = build.version {
-        note_used(state, &told(version));
+        note_used(state, &spelled_version(version));
     }
     match state.versioning {
         None => {
@@ -85,7 +85,7 @@ pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_even
 }
 
 /// A version as search attributes and error texts spell it.
-pub(crate) fn told(version: &WorkerDeploymentVersion) -> String {
+pub(crate) fn spelled_version(version: &WorkerDeploymentVersion) -> String {
     format!("{}:{}", version.deployment_name, version.build_id)
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn tell_versioning(state: &mut RunState, stamp_id: &str) {
     let version = versioning.settled_version();
     let deployment = version.map_or(&state.worker_deployment_name, |version| &version.deployment_name);
     let deployment = Some(deployment.as_str()).filter(|name| !name.is_empty()).map(keyword);
-    let version = version.map(|version| keyword(&told(version)));
+    let version = version.map(|version| keyword(&spelled_version(version)));
     let mut set = |name: &str, value: Option<Payload>| match value {
         Some(value) => drop(state.search_attributes.insert(name.to_owned(), value)),
         None => drop(state.search_attributes.remove(name)),
@@ -138,7 +138,7 @@ fn write_build_ids(state: &mut RunState, stamp_id: &str) {
         VersioningBehavior::AutoUpgrade => None,
         VersioningBehavior::Pinned => {
             let version = versioning.and_then(|versioning| versioning.settled_version()).cloned().unwrap_or_default();
-            Some(format!("{PINNED}{}", told(&version)))
+            Some(format!("{PINNED}{}", spelled_version(&version)))
         }
     };
     let kept = usize::from(first.is_some());

@@ -26,7 +26,7 @@ pub struct RunCallback {
     pub since: Nanos,
 }
 
-/// What became of a run's callbacks.
+/// The delivery of a run's callbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// The run is open, or another one has its callbacks now.
@@ -52,7 +52,7 @@ pub(crate) fn handed_on(run: &Run) -> Vec<Callback> {
     of(run).into_iter().map(|registered| registered.callback).collect()
 }
 
-/// What became of the callbacks of a run.
+/// The delivery of the callbacks of a run.
 pub fn delivery(run: &Run) -> Delivery {
     let state = &run.state;
     // A repetition by a cron schedule does not take them along.

@@ -9,6 +9,7 @@ use segno_proto::{
     enums::{ContinueAsNewInitiator, TaskQueueKind, WorkflowExecutionStatus},
     events::{WorkflowExecutionStartedEventAttributes, history_event::Attributes},
     nanos_duration, nanos_timestamp,
+    taskqueue::TaskQueue,
     workflow::ResetPoints,
 };
 
@@ -47,17 +48,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     clamp_timeouts(&mut options);
     let now = context.now;
     let run_id = context.new_run_id();
-    let backoff = match &chain {
-        Some(chain) => chain.backoff,
-        None if duration_nanos(options.start_delay.as_ref()) > 0 => Some(duration_nanos(options.start_delay.as_ref())),
-        None => Some(cron::next_backoff(&options.cron_schedule, now, now).unwrap_or(0).max(0)),
-    };
-    let execution_timeout = duration_nanos(options.workflow_execution_timeout.as_ref());
-    let execution_deadline = match &chain {
-        Some(chain) => chain.execution_deadline,
-        None if execution_timeout > 0 => round_to_millis(now.saturating_add(execution_timeout)),
-        None => 0,
-    };
+    let backoff = first_backoff(&options, chain.as_ref(), now);
     let initiator = match &chain {
         Some(chain) => chain.initiator,
         None if !options.cron_schedule.is_empty() => ContinueAsNewInitiator::CronSchedule,
@@ -65,24 +56,12 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     };
     let first_task_backoff = backoff.unwrap_or(0);
     let continued = chain.is_some();
+    let execution_timeout = duration_nanos(options.workflow_execution_timeout.as_ref());
     let run_timeout = duration_nanos(options.workflow_run_timeout.as_ref());
-    let run_deadline = match run_timeout {
-        0 => 0,
-        timeout => {
-            // Whole milliseconds, too, and never before the expiration that was rounded: with equal time-outs the execution's
-            // time is up when that of the run is, and the retry policy is not asked.
-            let deadline = up_to_millis(now.saturating_add(timeout).saturating_add(first_task_backoff));
-            if execution_deadline > 0 { deadline.min(execution_deadline) } else { deadline }
-        }
-    };
+    let (execution_deadline, run_deadline) = deadlines(&options, chain.as_ref(), now, first_task_backoff);
     let first_run_id = chain.as_ref().map_or_else(|| run_id.clone(), |chain| chain.first_run_id.clone());
     let reset_points = chain.as_ref().map(|chain| chain.reset_points.clone()).unwrap_or_default();
-    let queue = options.task_queue.as_mut();
-    if let Some(queue) = queue
-        && queue.kind == TaskQueueKind::Unspecified as i32
-    {
-        queue.kind = TaskQueueKind::Normal as i32;
-    }
+    options.task_queue.iter_mut().for_each(name_kind);
     let info =
         RunInfo {
             run_key: context.new_run_key,
@@ -199,20 +178,64 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     }
     let mut draft = Draft::of(run, context);
     draft.add_event(first);
-    for signal in signals {
-        signal::add(&mut draft, signal);
-    }
+    signals.into_iter().for_each(|signal| signal::add(&mut draft, signal));
+    begin_work(&mut draft, new_schedule, new_standalone, first_task_backoff);
+    draft
+}
+
+/// The first work of a run: that of a schedule, a standalone activity, or a workflow task now or after a back-off.
+fn begin_work(
+    draft: &mut Draft,
+    new_schedule: Option<Box<schedule::NewSchedule>>,
+    new_standalone: Option<Box<standalone::NewStandalone>>,
+    first_task_backoff: Nanos,
+) {
     if let Some(new) = new_schedule {
-        schedule::begin(&mut draft, new.patch);
+        schedule::begin(draft, new.patch);
     }
     if let Some(new) = new_standalone {
-        standalone::begin(&mut draft, *new);
+        standalone::begin(draft, *new);
     } else if first_task_backoff > 0 {
-        draft.run.state.first_task_due = now.saturating_add(first_task_backoff);
+        draft.run.state.first_task_due = draft.now().saturating_add(first_task_backoff);
     } else {
-        workflow_task::schedule_if_none(&mut draft);
+        workflow_task::schedule_if_none(draft);
     }
-    draft
+}
+
+/// A queue whose request names no kind is a normal one.
+fn name_kind(queue: &mut TaskQueue) {
+    if queue.kind == TaskQueueKind::Unspecified as i32 {
+        queue.kind = TaskQueueKind::Normal as i32;
+    }
+}
+
+/// How long the first workflow task waits.
+fn first_backoff(options: &StartOptions, chain: Option<&Chain>, now: Nanos) -> Option<Nanos> {
+    match chain {
+        Some(chain) => chain.backoff,
+        None if duration_nanos(options.start_delay.as_ref()) > 0 => Some(duration_nanos(options.start_delay.as_ref())),
+        None => Some(cron::next_backoff(&options.cron_schedule, now, now).unwrap_or(0).max(0)),
+    }
+}
+
+/// When the execution and the run are timed out; 0 for never.
+fn deadlines(options: &StartOptions, chain: Option<&Chain>, now: Nanos, first_task_backoff: Nanos) -> (Nanos, Nanos) {
+    let execution_timeout = duration_nanos(options.workflow_execution_timeout.as_ref());
+    let execution_deadline = match chain {
+        Some(chain) => chain.execution_deadline,
+        None if execution_timeout > 0 => round_to_millis(now.saturating_add(execution_timeout)),
+        None => 0,
+    };
+    let run_deadline = match duration_nanos(options.workflow_run_timeout.as_ref()) {
+        0 => 0,
+        timeout => {
+            // Whole milliseconds, too, and never before the expiration that was rounded: with equal time-outs the execution's
+            // time is up when that of the run is, and the retry policy is not asked.
+            let deadline = up_to_millis(now.saturating_add(timeout).saturating_add(first_task_backoff));
+            if execution_deadline > 0 { deadline.min(execution_deadline) } else { deadline }
+        }
+    };
+    (execution_deadline, run_deadline)
 }
 
 fn round_to_millis(nanos: Nanos) -> Nanos {

@@ -23,7 +23,7 @@ use crate::{
     validate::{effective_run_timeout, effective_task_timeout},
 };
 
-/// What a run is started with by a client, a parent, a schedule or the run before it.
+/// The options with which a client, a parent, a schedule or the run before it starts a run.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     /// The namespace's name.
@@ -46,11 +46,11 @@ pub struct StartOptions {
     pub identity: String,
     /// Recognises a repeated start.
     pub request_id: String,
-    /// What a closed run under the same workflow id means.
+    /// The policy for a closed run under the same workflow id.
     pub reuse_policy: WorkflowIdReusePolicy,
-    /// What an open run under the same workflow id means.
+    /// The policy for an open run under the same workflow id.
     pub conflict_policy: WorkflowIdConflictPolicy,
-    /// What is attached to an open run that is used instead.
+    /// The links and callbacks that are attached to an open run that is used instead.
     pub on_conflict: Option<OnConflictOptions>,
     /// How a failed run is retried.
     pub retry_policy: Option<RetryPolicy>,
@@ -68,7 +68,7 @@ pub struct StartOptions {
     pub eager_version: Option<WorkerDeploymentVersion>,
     /// How the run failed that this one continues, as its starter tells.
     pub continued_failure: Option<Failure>,
-    /// What the last completed run returned, as its starter tells.
+    /// The result of the last completed run, as the starter gave it.
     pub last_completion_result: Option<Payloads>,
     /// How long the first workflow task is held back.
     pub start_delay: Option<Duration>,
@@ -80,7 +80,7 @@ pub struct StartOptions {
     pub links: Vec<Link>,
     /// Where its workflow tasks go, whatever its workers say.
     pub versioning_override: Option<VersioningOverride>,
-    /// What it has of the version of its parent, or of the run before it.
+    /// The versioning that it has from its parent, or from the run before it.
     pub inherited: Option<Box<InheritedVersioning>>,
     /// Priority of its tasks.
     pub priority: Option<Priority>,
@@ -95,7 +95,7 @@ pub struct StartOptions {
 /// A start, checked, with what the server adds to it.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// What the caller asks for.
+    /// The options of the caller.
     pub options: StartOptions,
     /// The namespace's number.
     pub namespace_key: u32,
@@ -107,7 +107,7 @@ pub struct Start {
     pub parent: Option<Parent>,
     /// The top of the tree, for children.
     pub root: Option<WorkflowExecution>,
-    /// What the run before this one leaves to it.
+    /// The place of the run in its chain, from the run before it.
     pub chain: Option<Chain>,
     /// The version of the script that its type names, if it does.
     pub script: Option<Version>,
@@ -120,7 +120,7 @@ impl Start {
     }
 }
 
-/// What a run leaves to the one that follows it.
+/// The data that a run leaves to the one that follows it.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// The run before.
@@ -133,7 +133,7 @@ pub struct Chain {
     pub attempt: i32,
     /// How the run before failed.
     pub failure: Option<Failure>,
-    /// What the last completed run returned.
+    /// The result of the last completed run.
     pub last_completion_result: Option<Payloads>,
     /// How long the first task is held back, if at all.
     pub backoff: Option<Nanos>,

@@ -11,7 +11,7 @@ use segno_proto::{
 
 use crate::{
     error::Rejection,
-    parts::{builds::told, inherit::Membership},
+    parts::{builds::spelled_version, inherit::Membership},
     validate::Invalid,
 };
 
@@ -20,7 +20,7 @@ pub fn check_override(queue: &str, wanted: &VersioningOverride, is_member: Membe
     match named_version(wanted).map_err(|why| Rejection::InvalidArgument(why.0))? {
         Some(version) if !is_member(&version, queue) => Err(Rejection::Precondition(format!(
             "Pinned version '{}' is not present in task queue '{queue}' of type 'Workflow'",
-            told(&version)
+            spelled_version(&version)
         ))),
         _ => Ok(()),
     }

@@ -190,7 +190,7 @@ fn start_to_close(task_timeout: Nanos, attempt: i32) -> Nanos {
     task_timeout + extension.min(limits::TASK_RETRY_EXTENSION_MAX)
 }
 
-/// What a worker says when it takes a task.
+/// The worker that takes a task, as it describes itself.
 #[derive(Clone, Debug, Default)]
 pub struct TaskStart {
     /// Recognises the offer.
@@ -344,12 +344,12 @@ pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
     task
 }
 
-/// What ends a task without an answer the workflow can use.
+/// A task that ended without an answer that the workflow can use.
 #[derive(Clone, Debug)]
 pub struct TaskFailed {
     /// Why.
     pub cause: WorkflowTaskFailedCause,
-    /// What the worker or server says of it.
+    /// The failure that the worker or server reported.
     pub failure: Option<Failure>,
     /// Who says so.
     pub identity: String,

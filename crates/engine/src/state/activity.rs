@@ -60,7 +60,7 @@ pub struct Activity {
     /// Time of the last sign of life of the worker.
     #[prost(int64, tag = "14")]
     pub last_heartbeat_time: Nanos,
-    /// What it said then.
+    /// The details of its last heartbeat.
     #[prost(message, optional, tag = "15")]
     pub heartbeat_details: Option<Payloads>,
     /// Whether cancellation was requested.
@@ -99,10 +99,10 @@ pub struct Activity {
     /// It was reset since its last attempt was scheduled; the answer to its worker says so.
     #[prost(bool, tag = "41")]
     pub reset: bool,
-    /// What the worker said by heartbeat is forgotten before the next attempt.
+    /// The details of heartbeats are forgotten before the next attempt.
     #[prost(bool, tag = "42")]
     pub forget_heartbeat: bool,
-    /// What it was scheduled with, once its options were changed.
+    /// The options with which it was scheduled, once they were changed.
     #[prost(message, optional, tag = "43")]
     pub original_options: Option<ActivityOptions>,
     /// The worker process that has the current attempt, as it names itself; empty if it does not.

@@ -38,7 +38,7 @@ use versioning::Versioning;
 pub use activity::{Activity, PauseInfo};
 pub use script::{Script, ScriptCheckpoint, ScriptGroup, ScriptMove, ScriptOperation, ScriptWakeSet};
 
-/// What is known of a run from its first moment on and never changes.
+/// The part of a run that is known from its first moment on and never changes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RunInfo {
     /// The number storage knows the run by.
@@ -190,7 +190,7 @@ pub struct Parent {
     pub initiated_event_id: i64,
 }
 
-/// What changes while a run lives.
+/// The part of a run that changes while it lives.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RunState {
     /// Open, or how it closed.
@@ -311,7 +311,7 @@ pub struct RunState {
     /// Digest of the request that completed the last workflow task, see [`crate::calls::repeats`]; 0 is none.
     #[prost(fixed64, tag = "39")]
     pub completion_digest: u64,
-    /// What that request was answered, unless nothing.
+    /// The reply to that request, unless it was empty.
     #[prost(message, optional, boxed, tag = "40")]
     pub completion_reply: Option<Box<CompletionReply>>,
     /// Digests of the requests that brought the newest results of activities, 8 bytes each.
@@ -333,7 +333,7 @@ pub struct RunState {
     /// Who paused the run, if it is paused, or was when it closed; see [`crate::parts::pause_info`].
     #[prost(message, optional, boxed, tag = "72")]
     pub pause: Option<Box<PauseInfo>>,
-    /// What the run knows of versions of workers, if it has ever had to do with them.
+    /// The versioning of the run, if it has ever had to do with versions of workers.
     #[prost(message, optional, boxed, tag = "73")]
     pub versioning: Option<Box<Versioning>>,
 }
@@ -454,7 +454,7 @@ pub struct ReportedFailure {
     /// Why.
     #[prost(enumeration = "segno_proto::enums::WorkflowTaskFailedCause", tag = "1")]
     pub cause: i32,
-    /// What was said of it, shortened.
+    /// The failure that was reported, shortened.
     #[prost(message, optional, tag = "2")]
     pub failure: Option<Failure>,
     /// When.
@@ -465,13 +465,13 @@ pub struct ReportedFailure {
     pub identity: String,
 }
 
-/// What the completion of a workflow task was answered, for the case that the same completion comes again.
+/// The reply to the completion of a workflow task, for the case that the same completion comes again.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CompletionReply {
     /// Why the task failed nevertheless; 0 if it did not.
     #[prost(int32, tag = "1")]
     pub failure_cause: i32,
-    /// What was wrong.
+    /// The mistake.
     #[prost(string, tag = "2")]
     pub failure_message: String,
     /// Whether that ended the run.
@@ -480,7 +480,7 @@ pub struct CompletionReply {
     /// It came too late in a chain of heartbeats.
     #[prost(bool, tag = "4")]
     pub heartbeat_timed_out: bool,
-    /// What the worker was to go back to; 0 if nothing was discarded.
+    /// The event to which the worker was to go back; 0 if nothing was discarded.
     #[prost(int64, tag = "5")]
     pub reset_history_event_id: i64,
     /// When the task that came with the reply was started; 0 if none came.
@@ -582,7 +582,7 @@ pub struct Child {
     /// Its namespace's id.
     #[prost(string, tag = "7")]
     pub namespace_id: String,
-    /// What happens to it when the parent closes.
+    /// The policy for it when the parent closes.
     #[prost(int32, tag = "8")]
     pub parent_close_policy: i32,
 }

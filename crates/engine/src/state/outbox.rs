@@ -24,12 +24,12 @@ pub struct OutboxMessage {
     /// The sender's namespace.
     #[prost(string, tag = "3")]
     pub sender_namespace: String,
-    /// What it says.
+    /// The content.
     #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14, 30, 31, 32")]
     pub content: Option<Content>,
 }
 
-/// What a message says.
+/// The content of a message.
 // Messages are few and short-lived; a box would cost more than it saves.
 #[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -75,7 +75,7 @@ pub struct StartChild {
     /// Summary and details for the child.
     #[prost(message, optional, tag = "4")]
     pub user_metadata: Option<UserMetadata>,
-    /// What the child has of its parent's version.
+    /// The versioning that the child has from its parent.
     #[prost(message, optional, tag = "5")]
     pub inherited: Option<InheritedVersioning>,
 }
@@ -169,7 +169,7 @@ pub struct StartScheduled {
     /// Its number among the starts of the schedule.
     #[prost(uint64, tag = "1")]
     pub number: u64,
-    /// What to start.
+    /// The workflow to start.
     #[prost(message, required, tag = "2")]
     pub workflow: NewWorkflowExecutionInfo,
     /// The schedule, as its user names it.
@@ -187,7 +187,7 @@ pub struct StartScheduled {
     /// Whether the schedule waits for its end.
     #[prost(bool, tag = "7")]
     pub single: bool,
-    /// What the last workflow returned.
+    /// The result of the last workflow.
     #[prost(message, optional, tag = "8")]
     pub last_result: Option<Payloads>,
     /// How the last workflow failed.

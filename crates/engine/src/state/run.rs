@@ -26,11 +26,11 @@ use crate::{
 /// A run as the owner holds it: stored state plus the tail.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What never changes, but for the priority, see [`crate::calls::options`].
+    /// The part that never changes, but for the priority, see [`crate::calls::options`].
     pub info: Arc<RunInfo>,
     /// The same, encoded once.
     encoded_info: Bytes,
-    /// What does. In a box: a run is moved many times while a call is decided.
+    /// The part that changes. In a box: a run is moved many times while a call is decided.
     pub(crate) state: Box<RunState>,
     /// The tail: events this run has but has not stored yet. The next durable transition stores them first.
     pub(crate) tail: Vec<HistoryEvent>,
@@ -113,7 +113,7 @@ impl Run {
         self.encoded_info = info.encode_to_vec().into();
     }
 
-    /// What changes. Only the engine changes it: fields of a run are private to this crate, and a run comes from a call or
+    /// The part that changes. Only the engine changes it: fields of a run are private to this crate, and a run comes from a call or
     /// from storage.
     pub fn state(&self) -> &RunState {
         &self.state
@@ -139,7 +139,7 @@ impl Run {
         Self { updates, ..self.clone() }
     }
 
-    /// What never changes, and what does, for callers that keep parts of them.
+    /// The part that never changes, and the part that does, for callers that keep parts of them.
     pub fn into_parts(self) -> (Arc<RunInfo>, RunState) {
         (self.info, *self.state)
     }

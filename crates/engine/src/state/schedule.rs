@@ -13,10 +13,10 @@ use crate::shared::Shared;
 /// A schedule.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScheduleRun {
-    /// What callers set; its specification is in canonical form, its policies are filled in.
+    /// The schedule as callers set it; its specification is in canonical form, its policies are filled in.
     #[prost(message, required, tag = "1")]
     pub schedule: Shared<Schedule>,
-    /// What callers see of its past. Times to come are computed on request.
+    /// The past of the schedule as callers see it. Times to come are computed on request.
     #[prost(message, required, tag = "2")]
     pub info: ScheduleInfo,
     /// The user's name for it.
@@ -41,7 +41,7 @@ pub struct ScheduleRun {
     /// When it is to be woken; 0 is never.
     #[prost(int64, tag = "9")]
     pub wake_at: Nanos,
-    /// What the last workflow that completed returned.
+    /// The result of the last workflow that completed.
     #[prost(message, optional, tag = "10")]
     pub last_result: Option<Payloads>,
     /// How the last workflow failed, if none completed since.
@@ -87,7 +87,7 @@ pub struct PendingStart {
     /// Whether what became of it is known.
     #[prost(bool, tag = "4")]
     pub known: bool,
-    /// What became of it; nothing if it could not be started.
+    /// The outcome of the action; nothing if the workflow could not be started.
     #[prost(message, optional, tag = "5")]
     pub result: Option<ScheduleActionResult>,
 }

@@ -17,7 +17,7 @@ pub const WAKES: u32 = 1;
 /// Values from here on name a group, by its place.
 pub const FIRST_GROUP: u32 = 2;
 
-/// What kind of operation a script waits for.
+/// The kind of operation for which a script waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 pub enum OperationKind {
@@ -31,7 +31,7 @@ pub enum OperationKind {
     Send = 3,
 }
 
-/// What the engine knows of a run that is a script.
+/// The engine's record of a run that is a script.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Script {
     /// SHA-256 of its source.
@@ -43,7 +43,7 @@ pub struct Script {
     /// Whether something has happened that a turn must take.
     #[prost(bool, tag = "3")]
     pub awake: bool,
-    /// What makes a turn necessary.
+    /// The events that make a turn necessary.
     #[prost(message, required, tag = "4")]
     pub wake: Shared<ScriptWakeSet>,
     /// How many ends each group of the wake set misses.
@@ -111,19 +111,19 @@ pub struct ScriptWakeSet {
     pub groups: Vec<ScriptGroup>,
 }
 
-/// Something a script has begun and that has not ended.
+/// An operation that a script has begun and that has not ended.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScriptOperation {
     /// The event with which it began.
     #[prost(int64, tag = "1")]
     pub event_id: i64,
-    /// What it is.
+    /// The kind of operation.
     #[prost(enumeration = "crate::state::script::OperationKind", tag = "2")]
     pub kind: i32,
     /// Its id as the script knows it.
     #[prost(string, tag = "3")]
     pub id: String,
-    /// What its end does, see [`crate::state::script::WAKES`].
+    /// The effect of its end, see [`crate::state::script::WAKES`].
     #[prost(uint32, tag = "4")]
     pub wake: u32,
     /// Whether the start of a child makes a turn necessary.

@@ -12,7 +12,7 @@ use crate::state::activity::Activity;
 /// A standalone activity.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StandaloneRun {
-    /// What it was started with.
+    /// The options with which it was started.
     #[prost(message, required, tag = "1")]
     pub original: ActivityOptions,
     /// How long the first attempt is held back.

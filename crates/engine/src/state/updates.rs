@@ -17,7 +17,7 @@ pub const ENDED_MAX: usize = 100;
 pub struct WaitingUpdate {
     /// Its id.
     pub id: String,
-    /// What is asked; `None` if an event says it.
+    /// The request; `None` if an event has it.
     pub request: Option<Arc<Request>>,
     /// Size of the request.
     pub bytes: usize,
@@ -48,7 +48,7 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// What stored state says of updates that wait: those whose admission is an event.
+    /// The waiting updates of a stored state: those whose admission is an event.
     pub fn of(state: &RunState) -> Self {
         let waits = |record: &UpdateRecord| record.accepted_event_id == 0 && record.completed_event_id == 0;
         // A worker that holds a stored task has seen every event before its start.

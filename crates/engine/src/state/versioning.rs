@@ -35,16 +35,16 @@ pub struct VersionTransition {
     pub holds_activities: bool,
 }
 
-/// What a run knows of versions.
+/// The versioning of a run.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Versioning {
-    /// What the worker that completed the last workflow task said.
+    /// The behavior that the worker reported when it completed the last workflow task.
     #[prost(enumeration = "VersioningBehavior", tag = "1")]
     pub behavior: i32,
     /// Its version; `None` if the behaviour is unspecified.
     #[prost(message, optional, tag = "2")]
     pub version: Option<WorkerDeploymentVersion>,
-    /// What a caller wants instead, in the form that history has.
+    /// The override of a caller, in the form that history has.
     #[prost(message, optional, tag = "3")]
     pub versioning_override: Option<VersioningOverride>,
     /// Set from the start of a workflow task at another version until one is completed there.
@@ -64,7 +64,7 @@ pub struct Versioning {
     pub initial_behavior: i32,
 }
 
-/// What a run leaves of its version to a child, or to the run that follows it.
+/// The versioning that a run leaves to a child, or to the run that follows it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct InheritedVersioning {
     /// The version to which it is pinned.
@@ -100,7 +100,7 @@ fn override_behavior(given: &VersioningOverride) -> VersioningBehavior {
 }
 
 impl Versioning {
-    /// What the first event of a run tells; `None` if nothing.
+    /// The versioning in the first event of a run; `None` if it has none.
     pub(crate) fn started(first: &WorkflowExecutionStartedEventAttributes) -> Option<Box<Self>> {
         let mut state = Self { versioning_override: first.versioning_override.clone(), ..Self::default() };
         if let Some(version) = &first.inherited_pinned_version {
@@ -119,7 +119,7 @@ impl Versioning {
         (state != Self::default()).then(|| Box::new(state))
     }
 
-    /// What the completion of a workflow task tells. A one-time override is over once its target has answered.
+    /// Applies the completion of a workflow task. A one-time override is over once its target has answered.
     pub(crate) fn completed(&mut self, behavior: VersioningBehavior, version: Option<&WorkerDeploymentVersion>) {
         self.behavior = behavior as i32;
         self.version = version.filter(|_| behavior != VersioningBehavior::Unspecified).cloned();

@@ -47,7 +47,7 @@ pub struct Draft {
     deferred: bool,
     /// Whether state changed without an event.
     changed: bool,
-    /// Whether something changed that is never stored.
+    /// Whether state changed that is never stored.
     changed_in_memory: bool,
     /// Whether commands of a worker are being applied: events of other causes wait until all of them are.
     applies_commands: bool,
@@ -184,7 +184,7 @@ impl Draft {
         self.changed = true;
     }
 
-    /// Something changed that is never stored, and needs no store to be true.
+    /// Notes a change of state that is never stored, and needs no store to be true.
     pub fn touch_memory(&mut self) {
         self.changed_in_memory = true;
     }
@@ -230,7 +230,7 @@ impl Draft {
         self.deferred = true;
     }
 
-    /// The transition must not happen: something in it is impossible.
+    /// The transition must not happen: a step in it is impossible.
     pub(crate) fn refuse(&mut self, illegal: IllegalStep) {
         self.illegal.get_or_insert_with(|| Box::new(illegal));
     }

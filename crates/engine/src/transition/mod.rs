@@ -33,7 +33,7 @@ pub enum Durability {
     Durable,
 }
 
-/// What must be done once a transition is durable.
+/// An action that must follow once a transition is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Offer the pending workflow task to its queue.
@@ -61,18 +61,18 @@ pub struct ActivityStop {
     pub activity_id: String,
 }
 
-/// What one call makes of a run.
+/// The result of one call on a run.
 #[derive(Clone, Debug)]
 pub struct Applied<R> {
     /// The run afterwards.
     pub run: Run,
-    /// What is new.
+    /// The changes.
     pub transition: Transition,
     /// The answer.
     pub reply: R,
 }
 
-/// What is new after a call: data for storage, and consequences.
+/// The changes of a call: data for storage, and effects.
 #[derive(Clone, Debug)]
 pub struct Transition {
     /// Whether storage must see it.
@@ -88,7 +88,7 @@ pub struct Transition {
     pub outbox: Vec<OutboxMessage>,
     /// The run that follows this one, created in the same commit.
     pub successor: Option<Box<Applied<()>>>,
-    /// What to do afterwards.
+    /// The actions that follow.
     pub effects: Vec<Effect>,
     /// The state of the script after a turn; the executor of the turn adds it.
     pub script_state: Option<Bytes>,
@@ -161,7 +161,7 @@ impl Transition {
     }
 }
 
-/// What a call brings with it besides its content: the time, ids for a run it may create, and settings.
+/// The surroundings of a call: the time, ids for a run it may create, and settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// Now.

@@ -16,13 +16,13 @@ use crate::{
 pub(crate) trait Machine {
     /// Where it can be.
     type State: Debug + PartialEq;
-    /// What can happen to it.
+    /// The events of the machine.
     type Event;
 
     /// Where it stands.
     fn state(&self, draft: &Draft) -> Self::State;
 
-    /// What the table says.
+    /// The next state, from the table.
     fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep>;
 }
 

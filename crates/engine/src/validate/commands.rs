@@ -11,7 +11,7 @@ use segno_proto::enums::{CommandType, WorkflowTaskFailedCause as Cause};
 
 use super::{ID_LENGTH_MAX, Invalid, duration, is_uuid, schedule_activity, text};
 
-/// What a check of a command says: fine, or why the workflow task fails.
+/// The result of a check of a command: fine, or why the workflow task fails.
 pub type CheckResult = Result<(), (Cause, Invalid)>;
 
 /// Builds the refusals of one command.

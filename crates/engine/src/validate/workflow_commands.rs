@@ -14,7 +14,7 @@ use super::{
 use crate::cron;
 use crate::search_attributes::Rules;
 
-/// What a new run inherits from the one that continues as it.
+/// The options that a new run inherits from the one that continues as it.
 #[derive(Debug, Clone, Copy)]
 pub struct InheritedOptions<'a> {
     /// Name of the workflow type.

@@ -30,20 +30,20 @@ fn long(token: [u8; 8]) -> Beat {
 fn every_arrow_is_taken_and_no_other_exists() {
     let lives: [&dyn Fn(&mut Lease); 7] = [
         &|lease| {
-            assert_eq!((lease.heard(1), lease.attached(2), lease.shut_down()), (Ok(()), Ok(()), Ok(())));
+            assert_eq!((lease.note_call(1), lease.attached(2), lease.shut_down()), (Ok(()), Ok(()), Ok(())));
             let over = lease.shut_down().expect_err("it is over");
             assert_eq!(over.to_string(), "lease: ShutDown is not possible in state Inactive");
         },
         &|lease| {
             assert_eq!(lease.detached(1), Ok(()));
             assert_eq!(lease.detached(2), Ok(()));
-            assert_eq!((lease.heard(2), lease.attached(3)), (Ok(()), Ok(())));
+            assert_eq!((lease.note_call(2), lease.attached(3)), (Ok(()), Ok(())));
         },
         &|lease| {
             assert_eq!(lease.detached(1), Ok(()));
             assert_eq!(lease.shut_down(), Ok(()));
             let after = lease.clone();
-            assert!(lease.attached(3).is_err() && lease.heard(3).is_err() && lease.reported(3).is_err());
+            assert!(lease.attached(3).is_err() && lease.note_call(3).is_err() && lease.reported(3).is_err());
             assert!(lease.detached(3).is_err() && lease.leaves(3).is_err());
             assert_eq!(*lease, after, "a step that is refused changes nothing");
         },
@@ -148,7 +148,7 @@ fn leases_are_bounded() {
 fn neither_polls_nor_connections_renew_the_lease_of_the_protocol() {
     let mut lease = Lease::new(0);
     lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
-    assert_eq!((lease.heard(50 * SECOND), lease.attached(55 * SECOND)), (Ok(()), Ok(())));
+    assert_eq!((lease.note_call(50 * SECOND), lease.attached(55 * SECOND)), (Ok(()), Ok(())));
     assert_eq!(lease.alive_until(&SETTINGS), Some(60 * SECOND));
     assert_eq!(lease.detached(56 * SECOND), Ok(()));
     assert_eq!(lease.alive_until(&SETTINGS), Some(60 * SECOND), "its lease says it, not its connections");
@@ -315,7 +315,7 @@ fn random_lives() {
             let before = lease.clone();
             match random.below(11) {
                 10 => lease.answered(),
-                0 => assert_eq!(lease.heard(now).is_ok(), !lost),
+                0 => assert_eq!(lease.note_call(now).is_ok(), !lost),
                 1 => assert_eq!(lease.attached(now).is_ok(), !lost),
                 2 => assert_eq!(lease.detached(now).is_ok(), !lost),
                 3 => assert_eq!(lease.reported(now).is_ok(), !lost),

@@ -94,7 +94,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The line where something was declared.
+    /// The line of a declaration.
     pub fn line_of(&self, binding: Binding) -> u32 {
         match binding {
             Binding::Variable(id) => self.variables[id].span.start.line,

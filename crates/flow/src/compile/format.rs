@@ -50,7 +50,7 @@ const ERRORS: [Kind; 12] = [
     Kind::AlreadyStarted,
 ];
 
-/// The place of something in its table.
+/// The index of an entry in its table.
 pub(super) fn place<T: PartialEq>(table: &[T], wanted: &T) -> u8 {
     let place = table.iter().position(|known| known == wanted).unwrap_or(usize::MAX);
     u8::try_from(place).unwrap_or(u8::MAX)
@@ -237,7 +237,7 @@ fn read(bytes: &[u8]) -> Result<Code, Damage> {
     Ok(code)
 }
 
-/// Every number must refer to something.
+/// Every number must refer to an entry.
 fn check(code: &Code) -> Result<(), Damage> {
     let within = |number: u32, count: usize, why: Damage| if (number as usize) < count { Ok(()) } else { Err(why) };
     let functions = code.functions.len();

@@ -28,7 +28,7 @@ const DEPTH_MAX: u32 = 1_000;
 /// Steps that all constants of a file may take together.
 const CONSTANT_STEPS_MAX: u64 = 2_000_000;
 
-/// Why something cannot be compiled.
+/// Why a file cannot be compiled.
 type CompileError = Box<Diagnostic>;
 
 fn failed(code: &'static str, message: impl Into<String>, at: Position) -> CompileError {

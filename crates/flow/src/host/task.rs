@@ -51,7 +51,7 @@ pub(super) fn timed_out(kind: TimeoutKind) -> Failure {
     }
 }
 
-/// The failure of something that was canceled.
+/// The failure of a canceled operation.
 pub(super) fn canceled(details: Vec<crate::interface::Payload>) -> Failure {
     Failure { message: "canceled".to_owned(), info: FailureInfo::Canceled { details }, ..Failure::default() }
 }

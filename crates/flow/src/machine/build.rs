@@ -180,7 +180,7 @@ impl Machine<'_> {
     }
 }
 
-/// An object to change: copied first, and counted, if something else holds it too.
+/// An object to change: copied first, and counted, if it has other references.
 pub(super) fn copied_object<'o>(object: &'o mut Rc<Object>, cost: &mut pure::Cost) -> &'o mut Object {
     if Rc::strong_count(object) > 1 {
         cost.add(pure::FIELD * object.len());

@@ -24,7 +24,7 @@ pub(super) struct Interruption {
 enum Waits {
     /// For async functions that are running: these are interrupted instead.
     ForCode(Vec<u32>),
-    /// For something that ends by itself or is left alone.
+    /// For an operation that ends by itself or is left alone.
     Protected,
     Plain,
 }

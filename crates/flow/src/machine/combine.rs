@@ -65,7 +65,7 @@ pub(super) struct Mapping {
 }
 
 impl Combination {
-    /// Whether its end does something besides waking who waits for it.
+    /// Whether its end has other effects than waking the code that waits for it.
     pub fn has_effect(&self) -> bool {
         self.cancel || matches!(self.kind, Combine::Map | Combine::Timeout)
     }

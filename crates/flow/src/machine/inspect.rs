@@ -67,7 +67,7 @@ pub struct FrameInfo {
     pub variables: Vec<(String, String)>,
 }
 
-/// Something that has not ended.
+/// An operation that has not ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PendingItem {
     /// The id of the promise.

@@ -204,7 +204,7 @@ fn descend(
     }
 }
 
-/// A list to change: copied first, and counted, if something else holds it too.
+/// A list to change: copied first, and counted, if it has other references.
 fn copied_list<'l>(list: &'l mut Rc<List>, cost: &mut pure::Cost) -> &'l mut List {
     if Rc::strong_count(list) > 1 {
         cost.add(list.items().len());

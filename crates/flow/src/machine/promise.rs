@@ -126,7 +126,7 @@ pub(super) enum Role {
     Update(Arc<str>),
 }
 
-/// Something to do at once, before any code goes on.
+/// Work to do at once, before any code goes on.
 pub(super) enum Work {
     End(u32, Outcome),
     /// As `Task.cancel` does, with this message.

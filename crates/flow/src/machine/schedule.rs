@@ -296,7 +296,7 @@ impl Machine<'_> {
                 self.sweep()?;
                 self.check_broken()?;
             }
-            if !self.has_changed || !self.look_at_conditions()? {
+            if !self.has_changed || !self.check_conditions()? {
                 return self.withdraw_cycles();
             }
         }
@@ -335,7 +335,7 @@ impl Machine<'_> {
     }
 
     /// Ends the first condition that is true. `false`: none is.
-    fn look_at_conditions(&mut self) -> Result<bool, Box<Fatal>> {
+    fn check_conditions(&mut self) -> Result<bool, Box<Fatal>> {
         self.has_changed = false;
         let mut after = None;
         loop {
@@ -354,18 +354,22 @@ impl Machine<'_> {
                 let raised = LanguageError::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
                 return Err(Box::new(Fatal::Limit(raised, String::new())));
             }
-            if let Some(outcome) = self.look_at(&closure, None).map_err(fatal)? {
+            if let Some(outcome) = self.check_condition(&closure, None).map_err(fatal)? {
                 self.end(number, outcome);
-                // The code that waits changes things; others are looked at again after that.
+                // The code that waits changes things; others are checked again after that.
                 self.has_changed = true;
                 return Ok(true);
             }
         }
     }
 
-    /// Looks at a condition; `None` if it is false.
+    /// Evaluates a condition; `None` if it is false.
     #[inline(never)]
-    pub(super) fn look_at(&mut self, closure: &Closure, up: Option<&Caller<'_>>) -> Result<Option<Outcome>, Fault> {
+    pub(super) fn check_condition(
+        &mut self,
+        closure: &Closure,
+        up: Option<&Caller<'_>>,
+    ) -> Result<Option<Outcome>, Fault> {
         let value = match self.evaluate(closure, &[], up) {
             Ok(value) => value,
             Err(fault) => match *fault {

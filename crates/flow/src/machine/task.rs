@@ -229,7 +229,7 @@ impl Machine<'_> {
             Some(value) => Some(pure::duration::parse(value, function)?),
         };
         let caller = Caller { fiber, up };
-        let seen = self.look_at(&closure, Some(&caller))?;
+        let seen = self.check_condition(&closure, Some(&caller))?;
         if seen.is_none() && timeout.is_some() {
             self.room_for_timer()?;
         }

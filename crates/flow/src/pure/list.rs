@@ -63,7 +63,7 @@ pub(super) fn change(
     cost: &mut Cost,
 ) -> Result<Value, LanguageError> {
     let count = target.items().len();
-    // A list that something else holds too is copied first.
+    // A list with other references is copied first.
     cost.touch(if Rc::strong_count(target) > 1 { count } else { 0 } + arguments.len());
     if matches!(method, Method::Pop | Method::Shift) && count == 0 {
         return Ok(Value::Null);

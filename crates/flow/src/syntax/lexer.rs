@@ -87,7 +87,7 @@ struct Lexer<'a> {
     templates: Vec<u32>,
 }
 
-/// Where something begins.
+/// The place where a token begins.
 #[derive(Clone, Copy)]
 struct Mark {
     at: Position,

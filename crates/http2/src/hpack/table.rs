@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-/// What an entry counts for beyond its name and value (section 4.1).
+/// Bytes that an entry counts for beyond its name and value (section 4.1).
 pub(super) const FIELD_OVERHEAD_BYTES: usize = 32;
 
 /// The size of the table until an update: the default of SETTINGS_HEADER_TABLE_SIZE.
@@ -91,7 +91,7 @@ pub(super) struct Table {
     bytes: usize,
     /// The current size, as of the last dynamic table size update.
     bytes_limit: usize,
-    /// What the size may be changed to.
+    /// The largest size to which the table may be changed.
     bytes_max: usize,
 }
 

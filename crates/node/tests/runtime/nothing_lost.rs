@@ -11,24 +11,19 @@ use segno_engine::{
     signal::{self, Signal},
     terminate::{self, Terminate},
 };
-use segno_node::{
-    CallError, Environment, Node, NodeOptions, QueueKind, RunSelector, StartedTask, WorkflowKey, with_request_bytes,
-};
+use segno_node::{CallError, Environment, Node, NodeOptions, QueueKind, RunSelector, StartedTask, WorkflowKey};
 use segno_proto::{
     command::{Command, command::Attributes},
     common::RetryPolicy,
-    enums::{EventType, WorkflowExecutionStatus},
+    enums::WorkflowExecutionStatus,
 };
 use segno_store::{
-    Commit, CurrentReset, RunKey, Store, Wait,
+    RunKey, Store, Wait,
     fault::{FaultPlan, WriteFault},
 };
-use tokio::{
-    task::JoinSet,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
-use crate::common::{JumpingClock, Place, gate::Gate, story, worker};
+use crate::common::{Place, gate::Gate, story, worker};
 
 async fn node_with(options: NodeOptions) -> (Arc<Node>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
@@ -188,24 +183,6 @@ impl Damaged {
     }
 }
 
-/// There is a way out: a damaged run can be deleted, and its workflow id used again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_run_can_be_deleted() {
-    let Damaged { node, gate, key, run_id, .. } = Damaged::new().await;
-    assert!(matches!(node.runs.snapshot(&key, "").await, Err(CallError::DataLoss(_))), "it is damaged");
-    let other = WorkflowKey::new(key.namespace, "other1");
-    assert!(node.runs.delete_run(&other, &run_id).await.is_err(), "it does not belong to that workflow");
-    let healthy = node.runs.snapshot(&other, "").await.expect("it exists").run.info.run_id.to_uppercase();
-    assert!(
-        node.runs.delete_run(&other, &healthy).await.is_err(),
-        "that is another id, and nothing is wrong with the run"
-    );
-    assert!(node.runs.snapshot(&other, "").await.expect("it exists").run.is_running());
-    node.runs.delete_run(&key, "").await.expect("it can be deleted");
-    assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(None));
-    start(&node, "w").await;
-}
-
 /// Terminating it is a way out as well: it is listed as terminated, offered nowhere, and its workflow id can be used again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_run_can_be_terminated() {
@@ -233,33 +210,6 @@ async fn a_damaged_run_can_be_terminated() {
     assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(Some(next)), "the new one is as it was");
 }
 
-/// Runs whose state is there are terminated by a transition, though their pointer or their first event is lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
-    let (node, gate) = node_with(forgetful()).await;
-    let (lost, lost_run) = start(&node, "lost").await;
-    let namespace = node.runs.namespaces.get("default").expect("it is always there");
-    let mut retried = story::start(&namespace, "retried");
-    retried.options.retry_policy = Some(RetryPolicy { maximum_attempts: 3, ..Default::default() });
-    let retried_run = RunKey(node.runs.start_workflow(retried).await.expect("a workflow starts").run.info.run_key);
-    for id in 0..100 {
-        start(&node, &format!("other{id}")).await;
-    }
-    let reset = CurrentReset { namespace: namespace.key, workflow_id: "lost".to_owned(), current: None };
-    let done = gate.memory.commit(vec![Commit { current_reset: vec![reset], ..Default::default() }]).wait();
-    assert_eq!(done, [Ok(())]);
-    gate.without_history.lock().expect("no holder panics").insert(retried_run);
-    for (key, run) in [(lost, lost_run), (WorkflowKey::new(namespace.key, "retried"), retried_run)] {
-        assert!(node.runs.snapshot(&key, "").await.is_err(), "{}: it is damaged", key.workflow_id);
-        terminate(&node, &key, "", "").await.expect("it can be terminated");
-        let found = node.runs.snapshot(&key, "").await.expect("it can be read now");
-        assert_eq!((found.key(), found.run.status()), (run, WorkflowExecutionStatus::Terminated));
-        let last = gate.memory.history_reverse(run, i64::MAX, 1).wait().expect("it is readable").remove(0);
-        assert_eq!(last.last_event_id, 3, "{}: its history ends with the termination", key.workflow_id);
-        start(&node, &key.workflow_id).await;
-    }
-}
-
 /// A task that its worker never got is offered again, also when its run left memory meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_was_given_back_survives_the_eviction_of_its_run() {
@@ -274,28 +224,6 @@ async fn a_task_that_was_given_back_survives_the_eviction_of_its_run() {
         start(&node, &format!("other{id}")).await;
     }
     assert!(drain(&node).await.contains(&run.0), "it is never offered again");
-}
-
-/// Calls behind a commit that failed find the run as it is stored, not none.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_behind_a_failed_commit_find_their_run() {
-    let (node, gate) = node().await;
-    let (key, _) = start(&node, "w").await;
-    for _ in 0..5 {
-        gate.held.store(true, Ordering::SeqCst);
-        let mut calls = JoinSet::new();
-        for number in 0..600 {
-            let (node, key) = (node.clone(), key.clone());
-            calls.spawn(async move { signal(&node, &key, format!("s{number}")).await });
-        }
-        sleep(Duration::from_millis(50)).await;
-        gate.fails_once.store(true, Ordering::SeqCst);
-        gate.held.store(false, Ordering::SeqCst);
-        let answers = calls.join_all().await;
-        let fine = |answer: &Result<(), CallError>| matches!(answer, Ok(()) | Err(CallError::OutcomeUnknown(_)));
-        assert!(answers.iter().all(fine), "{:?}", answers.iter().find(|answer| !fine(answer)));
-        assert!(answers.iter().any(Result::is_ok), "only one commit failed");
-    }
 }
 
 /// Polls beside deletions answer with the next task, not with an error.
@@ -386,139 +314,6 @@ async fn answer(node: &Arc<Node>, task: &segno_node::StartedTask, commands: Vec<
         .complete_workflow_task(namespace, &key, &run_id, call, Default::default())
         .await
         .expect("it is taken");
-}
-
-/// Calls that wait for the same run share a commit; each is answered, and history has all of them in order.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_wait_for_a_run_share_its_commit() {
-    let (node, gate) = node().await;
-    let (key, run) = start(&node, "w").await;
-    let before = gate.commits.load(Ordering::SeqCst);
-    gate.held.store(true, Ordering::SeqCst);
-    let mut calls = JoinSet::new();
-    for number in 0..100 {
-        let (node, key) = (node.clone(), key.clone());
-        calls.spawn(async move { signal(&node, &key, format!("s{number:03}")).await });
-        if number == 0 {
-            // The first one is on its way to the disk.
-            sleep(Duration::from_millis(20)).await;
-        }
-    }
-    sleep(Duration::from_millis(100)).await;
-    assert!(calls.try_join_next().is_none(), "no caller is answered before the commit");
-    gate.held.store(false, Ordering::SeqCst);
-    assert!(calls.join_all().await.iter().all(Result::is_ok));
-    assert_eq!(gate.commits.load(Ordering::SeqCst) - before, 2, "one, and then all that waited for it");
-    let (_, events) = crate::common::check::stored(&gate.memory, run).expect("it is stored");
-    crate::common::check::history(&events).expect("ids have no gaps");
-    let signals = events.iter().filter(|event| event.event_type() == EventType::WorkflowExecutionSignaled);
-    assert_eq!(signals.count(), 100);
-}
-
-/// A commit that fails fails everybody in it, and the run goes on from what is stored.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shared_commit_that_fails_is_told_to_everybody_in_it() {
-    let (node, gate) = node().await;
-    let (key, run) = start(&node, "w").await;
-    gate.held.store(true, Ordering::SeqCst);
-    let mut calls = JoinSet::new();
-    for number in 0..20 {
-        let (node, key) = (node.clone(), key.clone());
-        calls.spawn(async move { signal(&node, &key, format!("s{number}")).await });
-    }
-    sleep(Duration::from_millis(100)).await;
-    gate.silent.store(true, Ordering::SeqCst);
-    gate.held.store(false, Ordering::SeqCst);
-    assert!(calls.join_all().await.iter().all(|answer| matches!(answer, Err(CallError::OutcomeUnknown(_)))));
-    gate.silent.store(false, Ordering::SeqCst);
-    signal(&node, &key, "last".to_owned()).await.expect("the run goes on");
-    let (_, events) = crate::common::check::stored(&gate.memory, run).expect("it is stored");
-    crate::common::check::history(&events).expect("ids have no gaps");
-}
-
-/// Those who wait for one workflow are limited; those beyond are told that it is busy.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_many_calls_on_one_workflow_are_refused() {
-    let (node, gate) = node().await;
-    let (key, _) = start(&node, "w").await;
-    gate.held.store(true, Ordering::SeqCst);
-    let mut calls = JoinSet::new();
-    for number in 0..1100 {
-        let (node, key) = (node.clone(), key.clone());
-        calls.spawn(async move { signal(&node, &key, format!("s{number}")).await });
-    }
-    let mut busy = 0;
-    while let Ok(Some(Ok(answer))) = timeout(Duration::from_secs(2), calls.join_next()).await {
-        assert_eq!(answer, Err(CallError::Busy));
-        busy += 1;
-    }
-    assert!((90..=100).contains(&busy), "{busy}");
-    gate.held.store(false, Ordering::SeqCst);
-    assert!(calls.join_all().await.iter().all(Result::is_ok));
-}
-
-/// Large calls that wait for one run are limited by their bytes as well.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_large_calls_on_one_workflow_are_refused() {
-    let (node, gate) = node().await;
-    let (key, _) = start(&node, "w").await;
-    gate.held.store(true, Ordering::SeqCst);
-    let mut calls = JoinSet::new();
-    for number in 0..20 {
-        let (node, key) = (node.clone(), key.clone());
-        let call = async move { signal(&node, &key, format!("s{number}")).await };
-        calls.spawn(with_request_bytes(4 << 20, call));
-    }
-    let mut busy = 0;
-    while let Ok(Some(Ok(answer))) = timeout(Duration::from_secs(2), calls.join_next()).await {
-        assert_eq!(answer, Err(CallError::Busy));
-        busy += 1;
-    }
-    assert_eq!(busy, 11, "one has the run, and 32 MiB wait");
-    gate.held.store(false, Ordering::SeqCst);
-    assert!(calls.join_all().await.iter().all(Result::is_ok));
-    // Nothing of them is still counted.
-    for number in 0..9 {
-        let call = signal(&node, &key, format!("after{number}"));
-        assert_eq!(with_request_bytes(4 << 20, call).await, Ok(()));
-    }
-}
-
-/// A writer thread that panics is noticed: health tells, and the process that runs the node is told to end it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_panics_is_noticed() {
-    let (node, gate) = node().await;
-    assert_eq!(node.runs.failure(), None);
-    gate.panics.store(true, Ordering::SeqCst);
-    let namespace = node.runs.namespaces.get("default").expect("it is always there");
-    assert!(node.runs.start_workflow(story::start(&namespace, "w")).await.is_err());
-    let why = timeout(Duration::from_secs(5), node.runs.failed()).await.expect("it is noticed");
-    assert!(why.contains("the writer thread"), "{why}");
-    assert!(node.runs.failure().is_some());
-    assert!(matches!(node.runs.start_workflow(story::start(&namespace, "x")).await, Err(CallError::Unavailable(_))));
-}
-
-/// An operator sets the clock forward while the only timer is far away: it fires soon after, without being told.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
-    let clock = Arc::new(JumpingClock::default());
-    let gate = Arc::new(Gate::default());
-    let node = Node::start(gate.clone(), Environment::with_clock(clock.clone()), NodeOptions::default())
-        .await
-        .expect("a node starts");
-    let namespace = node.runs.namespaces.get("default").expect("it is always there");
-    let mut call = story::start(&namespace, "w");
-    call.options.workflow_run_timeout = Some(segno_proto::nanos_duration(1800 * 1000 * story::MILLISECOND));
-    node.runs.start_workflow(call).await.expect("a workflow starts");
-    let key = WorkflowKey::new(namespace.key, "w");
-    sleep(Duration::from_millis(50)).await;
-    clock.jump(Duration::from_secs(3600));
-    let closed = async {
-        while node.runs.snapshot(&key, "").await.expect("it exists").run.is_running() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    assert!(timeout(Duration::from_secs(10), closed).await.is_ok(), "it sleeps on");
 }
 
 /// A disk that is full degrades the node until there is room again: noticed by the next commit, or without one by a probe.

@@ -8,13 +8,12 @@ use std::{
 use segno_engine::{
     signal::{self, Signal},
     terminate::{self, Terminate},
-    update::admit::Admit,
 };
-use segno_node::{CallError, Environment, Node, NodeOptions, RunSelector, WaitFor, WorkflowKey};
+use segno_node::{Environment, Node, NodeOptions, RunSelector, WorkflowKey};
 use segno_proto::enums::{EventType, WorkflowExecutionStatus};
 use tokio::time::{Instant, sleep};
 
-use crate::common::{check, gate::Gate, story, updates, worker};
+use crate::common::{check, gate::Gate, story, worker};
 
 async fn node() -> (Arc<Node>, Arc<Gate>) {
     let gate = Arc::new(Gate::default());
@@ -103,29 +102,5 @@ async fn a_retry_is_not_forgotten_when_other_things_happen() {
         assert!(again.is_ok(), "round {round}: the second attempt is never offered");
         let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
         node.runs.transact(&key, &RunSelector::default(), end).await.expect("the workflow is terminated");
-    }
-}
-
-/// An update waits while its workflow is deleted. A deletion closes the run and removes it a moment later; whichever of
-/// the two the caller notices, it hears that the workflow was closed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_update_of_a_deleted_workflow_hears_of_its_end() {
-    let (node, _gate) = node().await;
-    for round in 0..200 {
-        let key = start(&node, &format!("deleted-{round}")).await;
-        let asked = {
-            let (node, key) = (node.clone(), key.clone());
-            tokio::spawn(async move {
-                let call = Admit { request: updates::request("u"), durable: false, limits: Default::default() };
-                let until = Instant::now() + Duration::from_secs(10);
-                node.runs.update_workflow(&key, &RunSelector::default(), call, WaitFor::Completed, until).await
-            })
-        };
-        while node.runs.poll_update(&key, "", "u", WaitFor::Admitted, Instant::now()).await.is_err() {
-            sleep(Duration::from_millis(1)).await;
-        }
-        node.runs.delete_run(&key, "").await.expect("it can be deleted");
-        let answer = asked.await.expect("the caller does not panic");
-        assert!(matches!(answer, Err(CallError::UpdateAborted(_))), "round {round}: {answer:?}");
     }
 }

@@ -107,21 +107,6 @@ async fn starts_of_clients_are_refused_and_those_of_runs_wait_when_there_are_too
     }
 }
 
-/// A start that finds its workflow does not count, nor does one that takes its place.
-#[tokio::test]
-async fn only_new_workflows_count() {
-    let node = node().await;
-    let limited = namespace(&node, "limited", &[("segno.limit.open-workflows", "1")]).await;
-    for _ in 0..3 {
-        start(&node, &limited, "T", "one", 0).await.expect("the same request");
-    }
-    let mut again = story::start(&limited, "one");
-    again.options.request_id = "again".to_owned();
-    again.options.conflict_policy = segno_proto::enums::WorkflowIdConflictPolicy::TerminateExisting;
-    node.runs.start_workflow(again).await.expect("it takes the place of the other");
-    assert!(matches!(start(&node, &limited, "T", "two", 0).await, Err(CallError::StartRefused(_))));
-}
-
 /// The schedule of a script waits until its namespace has room for its run.
 #[tokio::test]
 async fn schedules_of_scripts_count() {

@@ -100,7 +100,7 @@ impl Batches {
         }
     }
 
-    /// What a job is to do. `None` if it cannot be carried out, which ends it.
+    /// The plan of a job. `None` if it cannot be carried out, which ends it.
     async fn plan_of(&self, namespace: &Namespace, job: &Job) -> Result<Option<BatchPlan>, CallError> {
         let Some(steps) = self.steps.get() else { return Ok(None) };
         let info = job.info();
@@ -208,7 +208,7 @@ impl Batches {
         Ok(Page { targets: found.runs.into_iter().map(target).collect(), next: found.next, is_last })
     }
 
-    /// Does something to some executions. `false` if it was stopped on the way.
+    /// Carries out the steps of a page. `false` if it was stopped on the way.
     async fn do_page(
         self: &Arc<Self>,
         job: &Arc<Job>,
@@ -281,7 +281,7 @@ impl Batches {
                 tokio::select! {
                     biased;
                     () = job.stopped.notified() => {}
-                    () = self.runs.stop.notified() => {}
+                    () = self.runs.lifecycle.stop.notified() => {}
                 }
             };
             let _ = tokio::time::timeout(pause, waits).await;

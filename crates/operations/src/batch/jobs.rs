@@ -23,7 +23,7 @@ pub struct BatchInfo {
     /// The user's name for it.
     #[prost(string, tag = "1")]
     pub job_id: String,
-    /// What it does.
+    /// The operation.
     #[prost(enumeration = "segno_proto::enums::BatchOperationType", tag = "2")]
     pub operation_type: i32,
     /// Whether it runs.
@@ -82,7 +82,7 @@ impl BatchInfo {
 pub struct NewBatch {
     /// The user's name for it.
     pub job_id: String,
-    /// What it does.
+    /// The operation.
     pub operation_type: i32,
     /// Who starts it.
     pub identity: String,
@@ -90,11 +90,11 @@ pub struct NewBatch {
     pub reason: String,
     /// The user's filter, if there is one.
     pub query: String,
-    /// What it is to do, for [`BatchSteps::prepare`].
+    /// The request, for [`BatchSteps::prepare`].
     pub request: Bytes,
 }
 
-/// An execution to which something is done.
+/// An execution of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchTarget {
     /// Its id.
@@ -113,11 +113,11 @@ pub struct BatchPlan {
     pub targets: Vec<BatchTarget>,
     /// Most steps in a second; no limit if it is 0.
     pub per_second: f64,
-    /// What is done to each.
+    /// The operation on each execution.
     pub steps: Arc<dyn BatchStep>,
 }
 
-/// What became of a step that did not succeed.
+/// Why a step did not succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepError {
     /// The execution refused it and will do so again.
@@ -129,7 +129,7 @@ pub enum StepError {
 /// A step under way.
 pub type Step = Pin<Box<dyn Future<Output = Result<(), StepError>> + Send>>;
 
-/// What a job does to one execution.
+/// The operation of a job on one execution.
 pub trait BatchStep: Send + Sync + 'static {
     /// Does it. Doing it again to the same execution changes nothing.
     fn carry_out(&self, target: BatchTarget) -> Step;

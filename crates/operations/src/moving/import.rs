@@ -62,7 +62,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// What is stored next.
+/// Collects commits and stores them in groups.
 struct Writer<'a> {
     store: &'a dyn Store,
     group: Vec<Commit>,

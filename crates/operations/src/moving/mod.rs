@@ -60,7 +60,7 @@ pub enum MoveError {
     /// The store could not be written.
     #[error(transparent)]
     Write(#[from] CommitError),
-    /// There is something in the store already.
+    /// The store is not empty.
     #[error("the store is not empty; an import needs an empty one")]
     NotEmpty,
 }

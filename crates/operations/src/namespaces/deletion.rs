@@ -128,7 +128,7 @@ impl NamespaceOperations {
         }
         let not_before = namespace.detail.deletion.as_ref().map_or(0, |deletion| deletion.not_before);
         while self.runs.clock.now() < not_before {
-            let stopped = self.runs.stop.notified();
+            let stopped = self.runs.lifecycle.stop.notified();
             if self.runs.is_stopping()
                 || tokio::time::timeout(until(self.runs.clock.now(), not_before), stopped).await.is_ok()
             {

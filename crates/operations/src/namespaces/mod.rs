@@ -36,7 +36,7 @@ impl NamespaceOperations {
     pub fn start(self: &Arc<Self>) {
         // With a clock that skips, a caller can still read what closed a month of skipped time ago.
         if self.runs.skipping_clock().is_none() {
-            self.runs.supervise("the deletion of expired runs", self.clone().delete_expired_runs());
+            self.runs.lifecycle.supervise("the deletion of expired runs", self.clone().delete_expired_runs());
         }
         self.resume_deletions();
     }

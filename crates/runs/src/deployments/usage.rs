@@ -69,7 +69,7 @@ impl Runs {
         Ok((self.deployments.deployment(namespace.key, &deployment.name).unwrap_or(deployment), pinned))
     }
 
-    /// What uses a version.
+    /// The use of a version: open workflows that are pinned to it, and polls.
     pub async fn version_use(
         &self,
         namespace: &Namespace,

@@ -26,7 +26,7 @@ use crate::error::CallError;
 /// The number of the first custom search attribute; smaller numbers are the server's own attributes.
 const ATTRIBUTE_NUMBER_FIRST: u32 = 1000;
 
-/// What is stored of a namespace besides key and name. Tags are never reused.
+/// The stored form of a namespace besides key and name. Tags are never reused.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NamespaceDetail {
     /// Its id as clients see it.
@@ -47,7 +47,7 @@ pub struct NamespaceDetail {
     /// Custom search attributes as the first version stored them; turned into `attributes` on load.
     #[prost(btree_map = "string, int32", tag = "6")]
     pub unnumbered_attributes: BTreeMap<String, i32>,
-    /// What may be done with it; none means registered, as the first version stored it.
+    /// Its state; none means registered, as the first version stored it.
     #[prost(enumeration = "NamespaceState", tag = "7")]
     pub state: i32,
     /// The user's own notes.
@@ -134,7 +134,7 @@ pub struct Namespace {
     pub attributes: BTreeMap<String, CustomAttribute>,
     /// The types of the custom search attributes.
     pub search_attributes: BTreeMap<String, IndexedValueType>,
-    /// What is set for it.
+    /// The settings of the namespace.
     pub settings: Settings,
 }
 
@@ -165,7 +165,7 @@ impl Namespace {
         NamespaceRecord { key: self.key, name: self.name.clone(), detail }
     }
 
-    /// What may be done with it.
+    /// Its state.
     pub fn state(&self) -> NamespaceState {
         match self.detail.state() {
             NamespaceState::Unspecified => NamespaceState::Registered,

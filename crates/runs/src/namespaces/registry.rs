@@ -25,7 +25,7 @@ const RETENTION_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
 /// The record under which the registry keeps its own notes. No namespace has an empty name.
 const NOTES: NamespaceKey = NamespaceKey(0);
 
-/// What the registry keeps besides the namespaces.
+/// Data that the registry stores besides the namespaces.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Notes {
     /// The highest key ever given, as far as the records themselves do not show it.
@@ -111,7 +111,7 @@ impl Tables {
 /// All namespaces.
 pub struct Namespaces {
     tables: RwLock<Tables>,
-    /// Held while something is changed; the tables themselves are locked only to look and to publish.
+    /// Held while a namespace is changed; the tables themselves are locked only to look and to publish.
     changing: tokio::sync::Mutex<()>,
     /// Whether any of them limits its calls.
     limits_calls: AtomicBool,
@@ -252,7 +252,7 @@ impl Namespaces {
         Ok(())
     }
 
-    /// Stores a namespace, then lets everybody see it. If it is unknown whether it was stored, what is stored counts.
+    /// Stores a namespace, then publishes it. If the outcome is unknown, the stored namespaces are read again.
     async fn store(
         &self,
         store: &dyn Store,
@@ -270,7 +270,7 @@ impl Namespaces {
         Ok(namespace)
     }
 
-    /// Another node changed something.
+    /// Reads the namespaces again: another node changed some.
     pub async fn reload(&self, store: &dyn Store) -> Result<(), CallError> {
         let _changing = self.changing.lock().await;
         self.try_read_again(store).await

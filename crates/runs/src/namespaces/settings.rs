@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use segno_engine::{limits::SCRIPT_EVENTS_KEPT, update::UpdateLimits};
 
-/// Names that mean something to the server.
+/// The prefix of the server's own names.
 const OURS: &str = "segno.";
 const IN_FLIGHT: &str = "segno.update.in-flight-max";
 const IN_FLIGHT_BYTES: &str = "segno.update.in-flight-bytes-max";
@@ -31,7 +31,7 @@ const EVENTS_KEPT_MAX: u64 = 10_000_000;
 /// Checkpoints that are closer together would cost more than they are worth.
 const EVENTS_KEPT_MIN: u64 = 10;
 
-/// What is set for a namespace, or holds by default.
+/// The settings of a namespace, or the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Limits of updates.
@@ -57,7 +57,7 @@ pub struct CallLimits {
     pub starts_per_second: usize,
 }
 
-/// What a namespace allows its scripts.
+/// The limits of a namespace for its scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowLimits {
     /// Steps for one event.

@@ -74,24 +74,24 @@ impl Runs {
                 self.report(message, key, move |run, context| external::cancel_result(run, context, id, result)).await
             }
             Some(Content::ChildClosed(closed)) => {
-                self.tell(message, key, &closed.namespace, &closed.parent.workflow_id).await
+                self.notify(message, key, &closed.namespace, &closed.parent.workflow_id).await
             }
             Some(Content::ParentClosed(closed)) => {
-                self.tell(message, key, &closed.namespace, &closed.child.workflow_id).await
+                self.notify(message, key, &closed.namespace, &closed.child.workflow_id).await
             }
             Some(Content::StartScheduled(start)) => self.start_scheduled(message, start, key).await,
             Some(Content::ScheduledClosed(closed)) => {
-                self.tell(message, key, &closed.by.namespace, &closed.by.execution.workflow_id).await
+                self.notify(message, key, &closed.by.namespace, &closed.by.execution.workflow_id).await
             }
             Some(Content::EndScheduled(end)) => {
-                self.tell(message, key, &message.sender_namespace, &end.execution.workflow_id).await
+                self.notify(message, key, &message.sender_namespace, &end.execution.workflow_id).await
             }
             None => self.drop_message(message, key).await,
         }
     }
 
-    /// Delivers a message whose sender needs to hear nothing.
-    async fn tell(
+    /// Delivers a message whose sender needs no report.
+    async fn notify(
         self: &Arc<Self>,
         message: &OutboxMessage,
         key: OutboxKey,
@@ -284,7 +284,7 @@ impl Runs {
             unreported: start.initiated_event_id,
         };
         let told = OutboxMessage { content: Some(Content::ParentClosed(closed.clone())), ..message.clone() };
-        self.tell(&told, key, &closed.namespace, &closed.child.workflow_id).await
+        self.notify(&told, key, &closed.namespace, &closed.child.workflow_id).await
     }
 
     /// The receiver's half of a child's start.

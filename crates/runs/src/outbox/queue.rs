@@ -86,7 +86,7 @@ pub struct Outbox {
     pub(super) changed: Notify,
 }
 
-/// What the loop does next.
+/// The next step of the loop.
 pub(super) enum OutboxStep {
     Attempt(NamespaceKey, OutboxRow, Duration),
     /// Storage has more, and there is room.
@@ -107,8 +107,8 @@ impl Outbox {
         self.changed.notify_one();
     }
 
-    /// Tells the loop to look again: the node stops, or an attempt ended.
-    pub fn look(&self) {
+    /// Wakes the loop: the node stops, or an attempt ended.
+    pub fn wake(&self) {
         self.changed.notify_one();
     }
 

@@ -7,7 +7,7 @@ use segno_store::NamespaceKey;
 
 use super::PortFuture;
 
-/// What the runs need of the part that hands their tasks to workers. Only [`Effects::offers_settle`] waits for anything.
+/// The part that hands tasks of runs to workers. Only [`Effects::offers_settle`] waits for anything.
 pub trait Effects: Send + Sync + 'static {
     /// Offers the pending workflow task of a run.
     fn offer_workflow_task(&self, run: &Run);

@@ -21,7 +21,7 @@ pub enum Place {
     Nowhere,
 }
 
-/// What became of a message at its receiver.
+/// The outcome of a message at its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeliveryResult {
     /// It arrived, or its receiver no longer wants it.

@@ -14,7 +14,7 @@ use crate::namespaces::Namespace;
 /// Who uses a queue.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueUse {
-    /// What waits in it, and what comes and goes.
+    /// Tasks that wait in the queue, and the rates at which they come and go.
     pub stats: TaskQueueStats,
     /// The same by priorities.
     pub stats_by_priority: BTreeMap<i32, TaskQueueStats>,

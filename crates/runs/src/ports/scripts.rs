@@ -21,7 +21,7 @@ use crate::{
 /// A future that borrows what it was made of.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What scripts do once their turns are stored. `None` if there is nothing to do.
+/// Work of scripts after their turns are stored. `None` if there is nothing to do.
 pub type AfterCommit = Option<Box<dyn FnOnce() + Send>>;
 
 /// A script as it was before an event.
@@ -88,10 +88,8 @@ pub trait ScriptTurns: Send + Sync {
 }
 
 /// No scripts: no name has a version, and no run has a turn that can be taken.
-#[cfg(test)]
-struct NoScripts;
+pub struct NoScripts;
 
-#[cfg(test)]
 impl ScriptTurns for NoScripts {
     fn load<'a>(self: Arc<Self>, _: &'a Arc<Runs>) -> Pending<'a, Result<(), CallError>> {
         Box::pin(std::future::ready(Ok(())))
@@ -147,58 +145,5 @@ impl ScriptTurns for NoScripts {
 
     fn follow_schedules<'a>(self: Arc<Self>, _: &'a Arc<Runs>) -> Pending<'a, ()> {
         Box::pin(std::future::ready(()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use segno_engine::{
-        script,
-        start::{Start, StartOptions},
-    };
-    use segno_environment::Environment;
-    use segno_proto::{common::WorkflowType, taskqueue::TaskQueue};
-    use segno_store::MemoryStore;
-
-    use super::*;
-    use crate::{namespaces::Namespace, options::NodeOptions, ports::owner::Alone};
-
-    fn start(namespace: &Namespace, queue: &str) -> Start {
-        namespace.start(StartOptions {
-            namespace: namespace.name.clone(),
-            workflow_id: "w".to_owned(),
-            workflow_type: Some(WorkflowType { name: "w".to_owned() }),
-            task_queue: Some(TaskQueue { name: queue.to_owned(), ..Default::default() }),
-            request_id: queue.to_owned(),
-            ..Default::default()
-        })
-    }
-
-    #[tokio::test]
-    async fn runs_need_no_scripts() {
-        let store = Arc::new(MemoryStore::default());
-        let (environment, options) = (Environment::of_machine(), NodeOptions::default());
-        let runs =
-            Runs::new(store, &environment, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
-        crate::loops::load_documents(&runs).await.expect("documents are read");
-        runs.recover().await.expect("nothing is damaged");
-        crate::loops::start_loops(&runs);
-        let namespace = runs.namespaces.get("default").expect("every store has it");
-        let started = runs.start_workflow(start(&namespace, "queue")).await.expect("it starts");
-        assert!(started.started && started.run.state().script.is_none());
-        let refused = runs.start_workflow(start(&namespace, script::QUEUE)).await.map(|_| ());
-        assert!(matches!(refused, Err(CallError::NoScript(_))), "{refused:?}");
-        runs.shut_down();
-        runs.end();
-        let freed = Arc::downgrade(&runs);
-        drop((started, runs));
-        let until_freed = async {
-            while freed.strong_count() > 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), until_freed).await.expect("nothing holds them");
     }
 }

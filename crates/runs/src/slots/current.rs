@@ -14,7 +14,7 @@ use crate::queries::QueryRegistry;
 const RECENT_BYTES_MAX: usize = 32 * 1024;
 /// A slot's own weight besides its run.
 pub(super) const SLOT_BYTES: usize = 1024;
-/// What a schedule weighs besides: its specification and its search attributes are many small parts. Measured: 10 KiB of memory
+/// Bytes that a schedule counts for besides: its specification and its search attributes are many small parts. Measured: 10 KiB of memory
 /// for each schedule in the cache.
 const SCHEDULE_BYTES: usize = 7 * 1024;
 
@@ -97,7 +97,7 @@ impl Current {
         self.script_state = None;
     }
 
-    /// What it weighs, with its slot.
+    /// Bytes of the run, with its slot.
     pub(super) fn bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(|batch| batch.events.len() + 64).sum();
         let schedule = if self.run.state().schedule.is_some() { SCHEDULE_BYTES } else { 0 };
@@ -123,7 +123,7 @@ pub struct Progress {
     pub transitions: i64,
 }
 
-/// What the lock of a slot protects.
+/// The state that the lock of a slot protects.
 #[derive(Default)]
 pub struct SlotState {
     /// Whether storage was asked.

@@ -189,7 +189,7 @@ pub fn with_request_bytes<F: Future>(bytes: usize, request: F) -> impl Future<Ou
     REQUEST_BYTES.scope(bytes, request)
 }
 
-/// What the request behind the current task holds; nothing if there is none.
+/// Bytes of the request behind the current task; nothing if there is none.
 pub fn request_bytes() -> usize {
     REQUEST_BYTES.try_with(|bytes| *bytes).unwrap_or(0)
 }

@@ -17,7 +17,7 @@ pub(super) const ACCEPTED: &str = "grpc-accept-encoding";
 /// Shorter responses are not compressed.
 const COMPRESSED_FROM: usize = 1_024;
 
-/// What a call says of compression.
+/// The compression of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compression {
     /// Its messages may be compressed.

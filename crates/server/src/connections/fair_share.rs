@@ -13,7 +13,6 @@
 //! call leaves the queue.
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     hash::{BuildHasher, RandomState},
     pin::Pin,
@@ -24,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use segno_node::HashMap;
+use segno_node::FairQueues;
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{calls::Method, request_fields};
@@ -42,34 +41,10 @@ pub(super) type QueueKey = u64;
 
 /// Calls that wait for a slot, a queue for each namespace.
 #[derive(Default)]
-struct NamespaceQueues {
-    calls: HashMap<QueueKey, VecDeque<oneshot::Sender<CallSlot>>>,
-    /// Queues with calls, the next one first.
-    order: VecDeque<QueueKey>,
+struct WaitingCalls {
+    queues: FairQueues<QueueKey, oneshot::Sender<CallSlot>>,
     /// Whether [`FairShare::tick`] runs.
     is_ticking: bool,
-}
-
-impl NamespaceQueues {
-    fn push(&mut self, key: QueueKey, call: oneshot::Sender<CallSlot>) {
-        let queue = self.calls.entry(key).or_default();
-        if queue.is_empty() {
-            self.order.push_back(key);
-        }
-        queue.push_back(call);
-    }
-
-    fn pop(&mut self) -> Option<oneshot::Sender<CallSlot>> {
-        let key = self.order.pop_front()?;
-        let queue = self.calls.get_mut(&key)?;
-        let call = queue.pop_front();
-        if queue.is_empty() {
-            self.calls.remove(&key);
-        } else {
-            self.order.push_back(key);
-        }
-        call
-    }
 }
 
 /// How many slots are in use, by the step in which their calls began: this one, or the one before.
@@ -126,7 +101,7 @@ pub(crate) struct FairShare {
     /// A [`Count`].
     count: AtomicU64,
     waiting: AtomicUsize,
-    queues: Mutex<NamespaceQueues>,
+    waiting_calls: Mutex<WaitingCalls>,
 }
 
 impl FairShare {
@@ -134,7 +109,7 @@ impl FairShare {
     pub(crate) fn new(is_remote: bool) -> Self {
         let most = if is_remote { SLOTS_REMOTE_MAX } else { SLOTS_MAX };
         let (count, waiting) = (AtomicU64::default(), AtomicUsize::default());
-        Self { most, begun: Instant::now(), count, waiting, queues: Mutex::default() }
+        Self { most, begun: Instant::now(), count, waiting, waiting_calls: Mutex::default() }
     }
 
     /// A call that has arrived.
@@ -165,10 +140,10 @@ impl FairShare {
     async fn wait(self: &Arc<Self>, key: QueueKey) -> Option<CallSlot> {
         let (sender, receiver) = oneshot::channel();
         {
-            let mut queues = lock(&self.queues);
-            queues.push(key, sender);
+            let mut calls = lock(&self.waiting_calls);
+            calls.queues.push(key, sender);
             self.waiting.fetch_add(1, SeqCst);
-            if !std::mem::replace(&mut queues.is_ticking, true) {
+            if !std::mem::replace(&mut calls.is_ticking, true) {
                 tokio::spawn(self.clone().tick());
             }
         }
@@ -186,8 +161,8 @@ impl FairShare {
             && let Some(slot) = self.take()
         {
             let next = {
-                let mut queues = lock(&self.queues);
-                let next = queues.pop();
+                let mut calls = lock(&self.waiting_calls);
+                let next = calls.queues.take(|_| true).map(|(_, call)| call);
                 if next.is_some() {
                     self.waiting.fetch_sub(1, SeqCst);
                 }
@@ -209,9 +184,9 @@ impl FairShare {
         loop {
             tokio::time::sleep(STEP).await;
             self.go_on();
-            let mut queues = lock(&self.queues);
-            if queues.order.is_empty() {
-                queues.is_ticking = false;
+            let mut calls = lock(&self.waiting_calls);
+            if calls.queues.is_empty() {
+                calls.is_ticking = false;
                 return;
             }
         }

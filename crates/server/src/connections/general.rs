@@ -42,7 +42,7 @@ use crate::{
 
 /// Parts of a request body that its handler has not read; more end the call.
 const PARTS_MAX: usize = 1_024;
-/// What a part takes in the queue besides its bytes.
+/// Bytes that a part takes in the queue besides its content.
 const PART_BYTES: usize = 64;
 
 /// The sending side of a request body that its handler reads while it arrives.
@@ -113,10 +113,10 @@ impl http_body::Body for BodyReceiver {
 /// A call of this path.
 pub(super) struct GeneralCall {
     pub(super) body: Body,
-    /// What it holds in memory while it is handled.
+    /// Bytes that the call holds in memory while it is handled.
     pub(super) held_bytes: usize,
     pub(super) under_way: CallInProgress,
-    /// What has to be checked before it is handled.
+    /// The checks before the call is handled.
     pub(super) admission: Option<Admission>,
     /// If it is complete: when it may begin, and its queue.
     pub(super) arrival: Option<(Arrival, QueueKey)>,

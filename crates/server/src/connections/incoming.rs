@@ -35,10 +35,10 @@ use crate::{
 const AUTHORIZATION: &[u8] = b"authorization";
 /// Room that is reserved for a message whose length is announced; most messages fit.
 const RESERVED_BYTES: usize = 4 * 1024;
-/// What a field of the header list takes besides its name and value.
+/// Bytes that a field of the header list takes besides its name and value.
 const FIELD_BYTES: usize = 128;
 
-/// What the connection answers for itself. SDKs retry RESOURCE_EXHAUSTED after a pause.
+/// The answers of the connection itself. SDKs retry RESOURCE_EXHAUSTED after a pause.
 pub(super) static REFUSALS: LazyLock<Refusals> = LazyLock::new(|| {
     let refusal = |text: &str| {
         let (parts, ()) = Status::resource_exhausted(text).into_http().into_parts();
@@ -74,7 +74,7 @@ pub(crate) struct IncomingRequest {
     under_way: Option<CallInProgress>,
     /// The call, if it is in the table.
     method: Option<&'static Method>,
-    /// What the general path needs besides.
+    /// The fields that the general path needs besides.
     path: String,
     verb: Verb,
     headers: HeaderMap,
@@ -207,7 +207,7 @@ impl Dispatcher {
         }
     }
 
-    /// What has to be checked before a call is handled.
+    /// The checks before a call is handled.
     fn admission(&self, request: &mut IncomingRequest) -> Option<Admission> {
         if !self.services.security.is_on() {
             return None;
@@ -222,7 +222,7 @@ impl Dispatcher {
         self.known.as_ref().filter(|known| known.shows(authorization)).cloned().map(PresentedIdentity::Known)
     }
 
-    /// What a caller shows of itself.
+    /// The credentials of a caller.
     fn credentials(&self, request: &mut IncomingRequest) -> Box<Credentials> {
         match request.shown.take() {
             Some(shown) => shown.into_credentials(),
@@ -315,7 +315,7 @@ impl Dispatcher {
     }
 }
 
-/// What comes before a message.
+/// The prefix of a message.
 #[derive(Clone, Copy)]
 struct Prefix {
     is_compressed: bool,
@@ -329,7 +329,7 @@ impl Prefix {
     }
 }
 
-/// What a call with this body holds while it is handled: a compressed message is there twice, and the second time it may
+/// Bytes that a call with this body holds while it is handled: a compressed message is there twice, and the second time it may
 /// be a thousand times as large.
 fn held_while_handled(body: &[u8]) -> usize {
     let is_compressed = body.first().is_some_and(|compressed| *compressed != 0);

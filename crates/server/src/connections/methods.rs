@@ -33,12 +33,12 @@ use crate::{
 pub(super) struct Call {
     pub(super) caller: CallMetadata,
     pub(super) message: Bytes,
-    /// What it holds in memory while it is handled.
+    /// Bytes that the call holds in memory while it is handled.
     pub(super) held_bytes: usize,
     pub(super) is_compressed: bool,
     pub(super) compression: Compression,
     pub(super) under_way: CallInProgress,
-    /// What has to be checked before it is handled.
+    /// The checks before the call is handled.
     pub(super) admission: Option<Admission>,
     /// The caller's trace.
     pub(super) trace: Option<TraceParent>,

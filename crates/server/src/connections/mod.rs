@@ -162,7 +162,7 @@ async fn serve_connection(
     }
 }
 
-/// What a connection must keep showing.
+/// The proofs of identity that a connection must keep showing.
 struct Proofs {
     /// An authenticated caller has called.
     authentication_state: Option<AuthenticationState>,

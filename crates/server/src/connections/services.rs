@@ -8,7 +8,7 @@ use tonic::service::Routes;
 use super::fair_share::FairShare;
 use crate::{calls::Handlers, delivery::CallsInProgress, security::Security};
 
-/// What handles requests.
+/// The handlers of requests.
 #[derive(Clone)]
 pub(crate) struct Services {
     /// The handlers of the calls in the table.

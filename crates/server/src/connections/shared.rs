@@ -20,7 +20,7 @@ pub(crate) struct SharedConnection(Mutex<State>);
 pub(super) struct State {
     /// Absent once the connection is closed.
     pub(super) connection: Option<Connection<Dispatcher>>,
-    /// Wakes the task that writes; absent while that task has something to write.
+    /// Wakes the task that writes; absent while that task has bytes to write.
     pub(super) writer: Option<Waker>,
     /// When bytes of the peer last arrived, or it last took some.
     pub(super) last_active: Instant,
@@ -36,7 +36,7 @@ impl SharedConnection {
         lock(&self.0)
     }
 
-    /// Sends something on the connection, if it is still open, and wakes the task that writes.
+    /// Changes the connection, if it is still open, and wakes the task that writes.
     pub(crate) fn send(&self, frames: impl FnOnce(&mut Connection<Dispatcher>)) {
         let mut state = self.lock();
         let Some(connection) = &mut state.connection else { return };

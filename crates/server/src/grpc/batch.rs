@@ -139,7 +139,7 @@ impl Workflows {
     }
 }
 
-/// What was listed for a job, in the newer spelling.
+/// The executions in the request of a job, in the newer spelling.
 pub(crate) fn targets(request: &StartBatchOperationRequest) -> Vec<Execution> {
     let of_activities = request.operation.as_ref().is_some_and(checks::is_of_activities);
     let kind = if of_activities { ExecutionType::Activity } else { ExecutionType::Workflow };

@@ -32,7 +32,7 @@ impl ClusterCalls {
     }
 }
 
-/// What became of a change to a node, by its name.
+/// The reply to a change of a node, by its name.
 fn changed(found: Result<bool, CallError>, name: &str) -> Result<(), Status> {
     match found {
         Ok(true) => Ok(()),

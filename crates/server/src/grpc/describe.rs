@@ -41,7 +41,7 @@ use crate::validate;
 
 /// No version, as older clients read it.
 const UNVERSIONED: &str = "__unversioned__";
-/// What Go prints for "no time".
+/// Go's text for "no time".
 const YEAR_ONE: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
 
 impl Workflows {
@@ -83,7 +83,7 @@ impl Workflows {
     }
 }
 
-/// What became of a run's completion callbacks.
+/// The completion callbacks of a run.
 fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
     let delivery = callbacks::delivery(run);
     let told = |registered: callbacks::RunCallback| {
@@ -169,7 +169,7 @@ fn info(run: &Run) -> WorkflowExecutionInfo {
     }
 }
 
-/// What the run knows of versions. Describing spells them in the older way, too.
+/// The versioning of a run. Describing spells versions in the older way, too.
 #[allow(deprecated)]
 fn versioning(state: &RunState) -> Option<WorkflowExecutionVersioningInfo> {
     let known = state.versioning.as_deref()?;

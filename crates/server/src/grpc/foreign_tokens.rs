@@ -18,7 +18,7 @@ use super::{
 };
 use crate::status;
 
-/// What tokens of workflow tasks and activities have in common. The fields that are not used keep tokens of other kinds
+/// The fields that tokens of workflow tasks and activities have in common. The fields that are not used keep tokens of other kinds
 /// from being taken for one.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ForeignTask {

@@ -73,7 +73,7 @@ impl Workflows {
         Ok(ExecuteMultiOperationResponse { responses })
     }
 
-    /// What is wrong with each of the two.
+    /// The mistakes in each of the two.
     fn check(
         &self,
         namespace: &Namespace,

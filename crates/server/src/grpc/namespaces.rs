@@ -183,7 +183,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             standalone_activity_start_delay: true,
             standalone_activity_batch_operations: true,
             standalone_activity_operator_commands: true,
-            workflow_pause: node.runs.workflow_pause,
+            workflow_pause: node.runs.options.workflow_pause,
             workflow_task_completion_pagination: node.runs.completion_pages.is_some(),
             ..Default::default()
         }),

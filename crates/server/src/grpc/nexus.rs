@@ -82,7 +82,7 @@ impl Workflows {
         Ok(response)
     }
 
-    /// What a worker says to a command changes nothing: whether an activity stopped is seen by its own report.
+    /// The answer of a worker to a command. It changes nothing: whether an activity stopped is seen by its own report.
     pub(crate) fn nexus_task_completed(
         &self,
         request: RespondNexusTaskCompletedRequest,

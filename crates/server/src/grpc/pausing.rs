@@ -17,7 +17,7 @@ impl Workflows {
         request: PauseWorkflowExecutionRequest,
     ) -> Result<PauseWorkflowExecutionResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        if !self.node.runs.workflow_pause {
+        if !self.node.runs.options.workflow_pause {
             return Err(self.disabled(&request.namespace, Disabled::WorkflowPause));
         }
         checks::check(PauseRequest::from(&request), self.sizes()).map_err(refused)?;
@@ -27,7 +27,7 @@ impl Workflows {
         Ok(PauseWorkflowExecutionResponse::default())
     }
 
-    /// What was paused can be unpaused, whether or not pausing is allowed now.
+    /// Unpauses a workflow, whether or not pausing is allowed now.
     pub(crate) async fn unpause_workflow(
         &self,
         request: UnpauseWorkflowExecutionRequest,

@@ -27,11 +27,11 @@ use tonic::Status;
 
 use super::Workflows;
 
-/// What Temporal reports when nothing limits a queue.
+/// The rate that Temporal reports when nothing limits a queue.
 const RATE_UNLIMITED: f64 = 100_000.0;
 /// A queue always tells of tasks of this priority.
 const PRIORITY_DEFAULT: i32 = 3;
-/// What the real server calls a time that never came: the beginning of the year 1.
+/// The real server's value for a time that never came: the beginning of the year 1.
 const NEVER: i64 = -62_135_596_800;
 /// The owner of every partition.
 const OWNER: &str = "segno";

@@ -37,7 +37,7 @@ impl Workflows {
     }
 }
 
-/// What is done to the new run of a reset. Only its options can be changed.
+/// The operation on the new run of a reset. Only its options can be changed.
 fn after_reset(operation: &PostResetOperation) -> Result<UpdateOptions, Status> {
     let unsupported = |what: &str| Err(Status::invalid_argument(format!("unsupported post reset operation: {what}")));
     match &operation.variant {

@@ -39,7 +39,7 @@ const MAC_BYTES: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerOrigin;
 
-/// What a call is about.
+/// The subject of a call, which decides the node that makes it.
 #[derive(Clone)]
 pub(crate) enum Route {
     /// Nothing in particular: any node can answer.
@@ -56,7 +56,7 @@ pub(crate) enum Route {
     Query(Bytes),
     /// A queue or a worker, by namespace and name.
     Home(String, String),
-    /// What there is once for the whole cluster.
+    /// A duty that there is once for the whole cluster.
     Once,
     /// The same, and changes are announced to all nodes.
     Leader,
@@ -72,7 +72,7 @@ pub(crate) enum RouteSource {
     Request(fn(Bytes) -> Result<Route, Status>),
 }
 
-/// What is needed to make a call on another node.
+/// The parts of a call that make it possible on another node.
 pub(crate) struct Forwarding {
     pub(crate) path: &'static str,
     /// It may be made again when its answer was lost.
@@ -175,7 +175,7 @@ fn workflow_of_token(node: &Node, namespace: &str, token: &[u8]) -> Option<Workf
     }
 }
 
-/// What another node needs to make a call.
+/// A call as another node needs it.
 fn forwarded(path: &str, body: Bytes, metadata: CallMetadata, deadline: Option<Instant>) -> ForwardedCall {
     ForwardedCall {
         path: path.to_owned(),
@@ -189,7 +189,7 @@ fn forwarded(path: &str, body: Bytes, metadata: CallMetadata, deadline: Option<I
 }
 
 impl Workflows {
-    /// What a poll needs among several nodes: the task that another node chose for it, or what that node needs.
+    /// The part of a poll that matters among several nodes: the task that another node chose for it, or the call for that node.
     pub(crate) fn poll_among_nodes<Q: Rpc>(&self, request: &Request<Q>) -> (Option<RemoteTask>, Option<ForwardedCall>) {
         if self.node.cluster.is_none() {
             return (None, None);

@@ -87,7 +87,11 @@ impl Workflows {
 
     fn allow_rules(&self, namespace: &str, call: &'static str) -> Result<(), Status> {
         self.namespace(namespace)?;
-        if self.node.runs.workflow_rules { Ok(()) } else { Err(self.disabled(namespace, Disabled::Rules(call))) }
+        if self.node.runs.options.workflow_rules {
+            Ok(())
+        } else {
+            Err(self.disabled(namespace, Disabled::Rules(call)))
+        }
     }
 }
 

@@ -224,7 +224,7 @@ impl Workflows {
     ) -> Result<RequestCancelActivityExecutionResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         let RequestCancelActivityExecutionRequest { activity_id, run_id, request_id, identity, reason, .. } = request;
-        checks::asked(&activity_id, &run_id, &request_id, &identity, &reason, self.sizes()).map_err(refused)?;
+        checks::operation(&activity_id, &run_id, &request_id, &identity, &reason, self.sizes()).map_err(refused)?;
         let request_id = self.request_id(request_id);
         let call = CancelRequest { identity, reason, request_id };
         let apply = move |run: &Run, context| calls::request_cancel(run, context, call);
@@ -238,7 +238,7 @@ impl Workflows {
     ) -> Result<TerminateActivityExecutionResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         let TerminateActivityExecutionRequest { activity_id, run_id, request_id, identity, reason, .. } = request;
-        checks::asked(&activity_id, &run_id, &request_id, &identity, &reason, self.sizes()).map_err(refused)?;
+        checks::operation(&activity_id, &run_id, &request_id, &identity, &reason, self.sizes()).map_err(refused)?;
         let request_id = self.request_id(request_id);
         let call = Terminate { reason, identity, request_id };
         let apply = move |run: &Run, context| calls::terminate(run, context, call);

@@ -132,7 +132,7 @@ impl Workflows {
     }
 }
 
-/// What a request asks for, in the engine's terms.
+/// The options of a request, in the engine's terms.
 pub(crate) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions {
     StartOptions {
         reuse_policy: reuse_policy(request.workflow_id_reuse_policy),

@@ -252,7 +252,7 @@ fn answer(namespace: &Namespace, filter: &str, found: FoundRuns) -> (Vec<Workflo
     (found.runs.into_iter().map(info).collect(), token)
 }
 
-/// What lists show of a run whose state cannot be read: enough to tell which it is and to delete it.
+/// The entry of lists for a run whose state cannot be read: enough to identify the run and to delete it.
 fn listed_damaged(facts: VisibilityRow) -> WorkflowExecutionInfo {
     let execution = |(workflow_id, run_id)| WorkflowExecution { workflow_id, run_id };
     WorkflowExecutionInfo {
@@ -269,7 +269,7 @@ fn listed_damaged(facts: VisibilityRow) -> WorkflowExecutionInfo {
     }
 }
 
-/// What lists show of a run: as describing it does, except for what is only told of closed runs or not at all. A page has
+/// The entry of lists for a run: as describing it does, except for fields of closed runs and fields that lists lack. A page has
 /// many runs, so they are taken apart instead of copied.
 fn listed(run: Run) -> WorkflowExecutionInfo {
     let closed = !run.is_running();

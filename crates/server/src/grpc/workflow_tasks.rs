@@ -189,7 +189,7 @@ impl Workflows {
             connection,
         };
         let worker_reports = self.node.workers.worker_called(namespace.key, &caller);
-        if self.node.runs.workflow_rules && !namespace.detail.workflow_rules.is_empty() {
+        if self.node.runs.options.workflow_rules && !namespace.detail.workflow_rules.is_empty() {
             request.commands.iter_mut().for_each(refuse_eager);
         }
         let eager = request.commands.iter().filter(|command| wants_eager(command)).count();
@@ -295,7 +295,7 @@ impl Workflows {
     }
 }
 
-/// What the worker says to a question that rode along.
+/// The worker's answer to a query that came with a task.
 fn answer(result: WorkflowQueryResult, sizes: Sizes) -> QueryAnswer {
     match sizes.is_too_large(result.answer.as_ref()) {
         true => QueryAnswer::TooLarge,

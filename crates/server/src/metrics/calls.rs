@@ -52,7 +52,7 @@ pub(crate) fn of_path(path: &str) -> &'static MethodCalls {
     table::find(path.as_bytes()).map_or(&OTHER, |method| &method.calls)
 }
 
-/// What metrics call a method: by its name, if it is one of Temporal's, and by service and name otherwise.
+/// The name of a method in metrics: its name, if it is one of Temporal's, and service and name otherwise.
 fn label(method: &Method) -> &'static str {
     match method.names() {
         (service, name) if service.starts_with("temporal.") => name,

@@ -48,7 +48,7 @@ fn one(span: &Span) -> Value {
     })
 }
 
-/// What the conventions count as an error of the server. Others are the caller's.
+/// Whether the conventions count a status as an error of the server. Others are the caller's.
 fn is_server_error(code: Code) -> bool {
     matches!(
         code,

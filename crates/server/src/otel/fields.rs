@@ -1,8 +1,9 @@
 //! The namespace and workflow id of a request, read from its bytes, as security does.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
 
 use prost_types::FieldDescriptorProto;
+use segno_node::HashMap;
 
 use crate::request_fields::{last, of_requests, text_field};
 

@@ -1,6 +1,6 @@
 //! The header `traceparent` of W3C's Trace Context.
 
-/// What a caller says of its trace.
+/// The caller's part of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceParent {
     pub(super) trace: [u8; 16],

@@ -22,7 +22,7 @@ use super::{RequestError, size::Sizes};
 
 const BOTH: &str = "Both UpdateMask and RestoreOriginal are provided";
 
-/// What all older calls have in common. `named` says whether activities are named in any way.
+/// The target that all older calls have in common. `named` says whether activities are named in any way.
 pub fn target(execution: Option<&WorkflowExecution>, named: bool) -> Result<(), RequestError> {
     let execution = execution.cloned().unwrap_or_default();
     if execution.workflow_id.is_empty() {

@@ -130,7 +130,7 @@ fn url(url: &str) -> Result<(), RequestError> {
     Err(RequestError::invalid(text))
 }
 
-/// What Go's parser says of addresses that are none: escapes that mean nothing, and characters that no host has.
+/// Go's error for texts that are no addresses: escapes without a meaning, and characters that no host has.
 fn parsed(url: &str) -> Result<(), RequestError> {
     let unreadable = |why: String| Err(RequestError::invalid(format!("invalid callback url: parse {url:?}: {why}")));
     if url.bytes().any(|byte| byte.is_ascii_control()) {

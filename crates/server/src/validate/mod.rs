@@ -29,7 +29,7 @@ use segno_proto::common::WorkflowExecution;
 pub enum Code {
     /// The request itself is wrong.
     InvalidArgument,
-    /// The request asks for something this server does not do.
+    /// The request asks for a feature that this server does not have.
     Unimplemented,
 }
 
@@ -48,7 +48,7 @@ impl RequestError {
         RequestError { code: Code::InvalidArgument, text: text.into() }
     }
 
-    /// The request asks for something this server does not do.
+    /// The request asks for a feature that this server does not have.
     pub fn unimplemented(text: impl Into<String>) -> RequestError {
         RequestError { code: Code::Unimplemented, text: text.into() }
     }

@@ -5,7 +5,7 @@ use segno_proto::workflowservice::{PauseWorkflowExecutionRequest, UnpauseWorkflo
 
 use super::{RequestError, options::run_id, size::Sizes};
 
-/// What both calls have.
+/// The fields that both calls have.
 #[derive(Clone, Copy, Debug)]
 pub struct PauseRequest<'a> {
     workflow_id: &'a str,

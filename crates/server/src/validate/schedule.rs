@@ -20,7 +20,7 @@ use super::{
 
 /// Most bytes of a note.
 const NOTES_BYTES_MAX: usize = 1000;
-/// What is appended to the workflow ids of a schedule, as far as its length matters.
+/// A suffix as long as that of the workflow ids of a schedule.
 const APPENDED: &str = "-2009-11-10T23:00:00Z";
 /// Most seconds of a duration (10,000 years).
 const SECONDS_MAX: i64 = 315_576_000_000;

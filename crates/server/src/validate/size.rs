@@ -18,9 +18,9 @@ pub const BLOB_TOO_LARGE: &str = "Blob data size exceeds limit.";
 /// How large things may be, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// What one event carries: input, result, details, failure.
+    /// Most bytes of one event: input, result, details, failure.
     pub blob: usize,
-    /// What of a failure is kept when it is too large as a whole.
+    /// Bytes that are kept of a failure that is too large as a whole.
     pub failure_kept: usize,
 }
 

@@ -113,8 +113,8 @@ pub fn named(activity_id: &str, run_id: &str) -> Result<(), RequestError> {
     run(run_id)
 }
 
-/// The same with who asks and why.
-pub fn asked(
+/// The same for an operation, with its caller and reason.
+pub fn operation(
     activity_id: &str,
     run_id: &str,
     request_id: &str,

@@ -14,7 +14,7 @@ pub fn update(
     content(request, new_id)
 }
 
-/// What an update asks, without whom it asks.
+/// The content of an update, without its caller.
 pub fn content(
     request: &mut UpdateWorkflowExecutionRequest,
     new_id: impl FnOnce() -> String,

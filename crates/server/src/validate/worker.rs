@@ -97,7 +97,7 @@ pub fn shutdown(_request: &mut ShutdownWorkerRequest) -> Result<(), RequestError
     Ok(())
 }
 
-/// What a worker says about its version: `build` is build id and whether to use versioning.
+/// The version of a worker: `build` is build id and whether to use versioning.
 fn versioning(
     build: Option<(&str, bool)>,
     options: Option<&WorkerDeploymentOptions>,

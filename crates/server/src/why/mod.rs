@@ -29,7 +29,7 @@ pub(crate) use script::ScriptSnapshot;
 /// Items of one kind that are listed; further ones are only counted.
 const SHOWN_MAX: usize = 20;
 
-/// What is known about a task queue, of one kind of tasks.
+/// The facts about a task queue, of one kind of tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueSnapshot {
     /// Polls and tasks.
@@ -40,7 +40,7 @@ pub(crate) struct QueueSnapshot {
     pub(crate) is_limited: bool,
 }
 
-/// What is known about a run and about the workers of its tasks.
+/// The facts about a run and about the workers of its tasks.
 pub(crate) struct RunSnapshot<'a> {
     /// The run.
     pub(crate) run: &'a Run,

@@ -127,7 +127,7 @@ fn started(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     }
 }
 
-/// What is wrong with the worker that holds a task, and what happens next.
+/// The trouble of the worker that holds a task, and the next step.
 pub(super) fn holder(seen: &RunSnapshot<'_>, worker: &str) -> Option<(String, String)> {
     let lease = seen.workers.get(worker)?;
     let lost = |lease: &LeaseView| match lease.remaining {

@@ -42,7 +42,7 @@ pub(super) fn moment(at: Nanos, now: Nanos) -> String {
     }
 }
 
-/// How long something lasts already: `since 2026-11-17T06:00:00Z (for 12 s)`.
+/// How long a state has lasted: `since 2026-11-17T06:00:00Z (for 12 s)`.
 pub(super) fn since(at: Nanos, now: Nanos) -> String {
     format!("since {} (for {})", clock(at), span(now - at))
 }
@@ -69,7 +69,7 @@ pub(super) fn quoted(name: &str) -> String {
     format!("{:?}", text(name))
 }
 
-/// Who paused something, why and since when.
+/// Who paused an activity or a workflow, why and since when.
 pub(super) fn paused_by(pause: &PauseInfo, now: Nanos) -> String {
     if !pause.rule_id.is_empty() {
         return format!("the workflow rule {} {}", text(&pause.rule_id), since(pause.time, now));

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use segno_store_postgres::testing::Postgres;
 
@@ -105,11 +105,9 @@ fn a_server_on_postgresql() {
     server.must(&["workflow", "delete", "--workflow-id", "w-4", "--yes"]);
     server.stop();
 
-    // After a clean stop no start waits, and nothing is left of the server.
+    // After a clean stop there is no node for whose lease the next start would wait.
     assert_eq!(postgres.psql(&database, "SELECT count(*) FROM segno.nodes").as_deref(), Ok("0"));
-    let begun = Instant::now();
     let server = Server::start(&url);
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert!(server.must(&["workflow", "list"]).contains("w-1"));
     server.stop();
     let left =

@@ -161,7 +161,7 @@ impl EncodedFacts<'_> {
     }
 }
 
-/// What is still to be read.
+/// Reads the rest of an encoded row.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

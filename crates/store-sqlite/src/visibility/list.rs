@@ -18,7 +18,8 @@ use super::search::Search;
 use super::source::Source;
 use super::sql::Statement;
 use super::write::{OPEN, attribute_entry};
-use crate::{layout, read};
+use crate::read;
+use segno_store::rows;
 
 /// Longer statements are rarely the same twice.
 const CACHED_BYTES_MAX: usize = 4_096;
@@ -55,7 +56,7 @@ fn places(connection: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Cu
     };
     let in_second = query.after.as_ref().filter(|after| after.phase == Phase::Second);
     let mut found = if in_second.is_some() { Vec::new() } else { lister.by_value(attribute)? };
-    if found.len() < query.limit && may_be_absent(attribute) {
+    if found.len() < query.limit && attribute.may_be_absent() {
         found.extend(lister.newest(in_second, query.limit - found.len(), Some(attribute))?);
     }
     Ok(found)
@@ -324,7 +325,7 @@ impl Lister<'_> {
         }
     }
 
-    /// What the default order goes by, as of the first page.
+    /// Adds the key of the default order, as of the first page.
     fn push_age(&self, statement: &mut Statement, alias: &str, direction: &str) {
         statement.push(&format!("CASE WHEN {alias}.ended > ")).bind_int(self.query.as_of).push(" THEN ");
         statement.bind_int(OPEN).push(&format!(" ELSE {alias}.ended END{direction}, "));
@@ -352,7 +353,7 @@ impl Lister<'_> {
         let value = by.map(|attribute| value_from(row.get(3)?, attribute.kind(), 3)).transpose()?.flatten();
         let first = if self.query.order == Order::Newest { closed.is_none() } else { value.is_some() };
         let phase = if first { Phase::First } else { Phase::Second };
-        Ok(Cursor { phase, value, closed, start_time: row.get(2)?, key: layout::run_key(row.get(0)?) })
+        Ok(Cursor { phase, value, closed, start_time: row.get(2)?, key: rows::run_key(row.get(0)?) })
     }
 
     /// Streams that are in order become one in order, without runs that are in several.
@@ -369,23 +370,7 @@ impl Lister<'_> {
 }
 
 fn key(after: &Cursor) -> Sql {
-    layout::run_row(after.key).map_or(Sql::Integer(i64::MAX), Sql::Integer)
-}
-
-/// Whether runs may be without a value.
-fn may_be_absent(attribute: Attribute) -> bool {
-    !matches!(
-        attribute,
-        Attribute::WorkflowId
-            | Attribute::RunId
-            | Attribute::WorkflowType
-            | Attribute::ExecutionStatus
-            | Attribute::StartTime
-            | Attribute::ExecutionTime
-            | Attribute::TaskQueue
-            | Attribute::RootWorkflowId
-            | Attribute::RootRunId
-    )
+    rows::run_row(after.key).map_or(Sql::Integer(i64::MAX), Sql::Integer)
 }
 
 /// A value as the contract knows it.

@@ -23,8 +23,9 @@ use segno_store::visibility::VisibilityRow;
 
 use super::encoded;
 use super::write::{self, StatusChanges};
+use crate::checksum;
 use crate::statements::Statements;
-use crate::{checksum, layout};
+use segno_store::rows;
 
 /// All slots have this length, so that a row takes a page of 2 KiB and is written over in its place.
 const SLOT_BYTES: usize = 2_000;
@@ -101,7 +102,7 @@ impl PendingFacts {
         Mark { added: self.facts.len(), listed: self.listed }
     }
 
-    /// What this transaction did after the mark did not happen.
+    /// Takes back all changes of this transaction since the mark.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
         self.facts.truncate(mark.added);
         self.listed = mark.listed;
@@ -116,7 +117,7 @@ impl PendingFacts {
     pub(crate) fn runs(&self) -> rusqlite::Result<BTreeSet<i64>> {
         let (mut runs, mut rest) = (BTreeSet::new(), &self.facts[..]);
         while let Some(facts) = encoded::next(&mut rest).map_err(|_| damaged())? {
-            runs.insert(layout::run_row(facts.run).ok_or_else(damaged)?);
+            runs.insert(rows::run_row(facts.run).ok_or_else(damaged)?);
         }
         Ok(runs)
     }
@@ -130,7 +131,7 @@ impl PendingFacts {
         let mut newest = BTreeMap::new();
         let mut rest = &self.facts[self.listed..];
         while let Some(mut facts) = encoded::next(&mut rest).map_err(|_| damaged())? {
-            let run = layout::run_row(facts.run).ok_or_else(damaged)?;
+            let run = rows::run_row(facts.run).ok_or_else(damaged)?;
             let was_new = newest.get(&run).is_some_and(|facts: &encoded::EncodedFacts<'_>| facts.is_new);
             facts.is_new |= was_new;
             newest.insert(run, facts);

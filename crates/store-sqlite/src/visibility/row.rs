@@ -8,11 +8,12 @@ use segno_store::{NamespaceKey, ReadError, RunKey};
 use serde_json::{Map, Value as Json};
 
 use super::write::{IS_INTACT, OPEN};
-use crate::{layout, read};
+use crate::read;
+use segno_store::rows;
 
 /// See [`segno_store::Store::facts`].
 pub(crate) fn facts(connection: &Connection, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
-    let Some(row) = layout::run_row(key) else { return Ok(None) };
+    let Some(row) = rows::run_row(key) else { return Ok(None) };
     let select = "SELECT namespace, status, start_time, execution_time, workflow_type, workflow_id, run_id, task_queue, \
                   parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, history_length, \
                   history_bytes, transitions, activity_attempts, activity_failure, task_attempts, task_failure, \
@@ -26,7 +27,7 @@ pub(crate) fn facts(connection: &Connection, key: RunKey) -> Result<Option<Visib
 
 /// Refuses the row of a run that does not match its checksum.
 pub(super) fn check(connection: &Connection, key: RunKey) -> Result<(), ReadError> {
-    let Some(row) = layout::run_row(key) else { return Ok(()) };
+    let Some(row) = rows::run_row(key) else { return Ok(()) };
     let intact = connection
         .prepare_cached(&IS_INTACT)
         .and_then(|mut statement| statement.query_row([row], |row| row.get::<_, bool>(0)).optional());

@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
         range
     }
 
-    /// What must all be true.
+    /// The parts of the filter, all of which must hold.
     pub(super) fn parts(&self) -> &[&'a Filter] {
         &self.parts
     }

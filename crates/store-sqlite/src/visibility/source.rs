@@ -9,7 +9,7 @@ use segno_store::visibility::{Attribute, Comparison, Filter, Kind, Value, key_in
 use super::functions::to_sql;
 use super::sql::{Statement, fits_kind};
 use super::write::attribute_entry;
-use crate::layout;
+use segno_store::rows;
 
 /// More sources than this are not followed one by one.
 pub(super) const SOURCES_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub(super) enum Source {
     WorkflowIdRange(Range),
     Run(i64),
     Parent(String),
-    /// Runs with something that is being retried.
+    /// Runs with an activity or a workflow task that is being retried.
     Retrying,
 }
 
@@ -219,7 +219,7 @@ fn equal(namespace: NamespaceKey, attribute: Attribute, value: &Value) -> Option
         (Attribute::ParentWorkflowId, Value::Text(id)) => one(Source::Parent(id.clone())),
         (Attribute::ExecutionStatus, Value::Int(status)) if *status > 2 => one(Source::Status(*status)),
         (Attribute::RunId, Value::Text(id)) => {
-            let row = key_in_run_id(id).and_then(layout::run_row);
+            let row = key_in_run_id(id).and_then(rows::run_row);
             Some((row.map(Source::Run).into_iter().collect(), false))
         }
         (Attribute::ActivityAttempts | Attribute::WorkflowTaskAttempts, _) => Some((vec![Source::Retrying], false)),

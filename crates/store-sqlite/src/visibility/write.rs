@@ -70,7 +70,7 @@ fn row_sum(run: i64, row: &VisibilityRow, ended: i64, attributes: Option<&str>) 
     ])
 }
 
-/// What the tables say of a run before a write.
+/// The content of the tables about a run before a write.
 struct Before {
     namespace: u32,
     ended: i64,

@@ -8,7 +8,7 @@ use crate::{
     Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxRow, RunKey, RunRecord, Store, Wait,
 };
 
-/// What a store shows of some runs and names, and all of its scans.
+/// The answers of a store about some runs and names, and all of its scans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// State and history of each run asked for.
@@ -27,11 +27,11 @@ pub struct Snapshot {
     pub outbox: Vec<OutboxRow>,
     /// All namespaces.
     pub namespaces: Vec<NamespaceRecord>,
-    /// What can be searched in namespaces 1 and 2.
+    /// The results of searches in namespaces 1 and 2.
     pub searched: Vec<SearchSnapshot>,
 }
 
-/// What the searches of a namespace show.
+/// The results of the searches in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchSnapshot {
     /// All runs with their states.

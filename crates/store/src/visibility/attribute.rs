@@ -19,7 +19,7 @@ pub enum Kind {
     Datetime,
 }
 
-/// Something a filter can name.
+/// An attribute that a filter can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Attribute {
     /// The user's name for the workflow.

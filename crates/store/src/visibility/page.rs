@@ -15,6 +15,22 @@ const CANCEL_CHECK_INTERVAL: usize = 64;
 const RUNNING: i64 = 1;
 
 impl Attribute {
+    /// Whether a run may be without a value.
+    pub fn may_be_absent(self) -> bool {
+        !matches!(
+            self,
+            Self::WorkflowId
+                | Self::RunId
+                | Self::WorkflowType
+                | Self::ExecutionStatus
+                | Self::StartTime
+                | Self::ExecutionTime
+                | Self::TaskQueue
+                | Self::RootWorkflowId
+                | Self::RootRunId
+        )
+    }
+
     /// Whether only closed runs have it.
     pub fn is_set_by_close(self) -> bool {
         matches!(

@@ -34,13 +34,13 @@ const CONDITIONS_MAX: usize = 800;
 /// Most values in all conditions.
 const VALUES_MAX: usize = 10_000;
 
-/// What is wrong with a filter, where, and what to do.
+/// A filter that cannot be understood: the mistake, its place, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at {position}: {message}")]
 pub struct BadFilter {
     /// Which byte of the filter it is about, from 1.
     pub position: usize,
-    /// What was expected, or what to do.
+    /// The expected text, or the remedy.
     pub message: String,
 }
 
@@ -78,7 +78,7 @@ impl From<SyntaxError> for BadFilter {
 /// A parsed text.
 #[derive(Debug, Default)]
 pub struct Query {
-    /// What is before the clauses.
+    /// The condition before the clauses.
     pub condition: Option<Tree>,
     /// The attribute of GROUP BY.
     pub group_by: Option<Name>,
@@ -103,7 +103,7 @@ pub enum Tree {
         name: Name,
         /// Whether the opposite is wanted.
         negated: bool,
-        /// What is asked of it.
+        /// The test of the attribute.
         test: Test,
     },
     /// SQL, but not a filter, and what a filter must have there.
@@ -118,7 +118,7 @@ pub struct Name {
     pub(super) at: usize,
 }
 
-/// What is asked of an attribute.
+/// A test of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     /// A comparison with a value.
@@ -282,7 +282,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What a condition is about. SQL allows a value or a call here.
+    /// The left side of a condition. SQL allows a value or a call here.
     fn subject(&mut self) -> Result<Name, SyntaxError> {
         if matches!(self.token, Token::Text { .. } | Token::Number(_))
             || ["TRUE", "FALSE", "NULL"].iter().any(|value| self.sees(value))
@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
         self.name("a condition")
     }
 
-    /// What is asked of an attribute, and whether the opposite is wanted.
+    /// The test of an attribute, and whether its opposite is wanted.
     fn test(&mut self, name: &Name) -> Result<(bool, Test), SyntaxError> {
         let missing = format!("expected a comparison after {}, such as = or IN", name.text);
         if self.sees_sign("(") {

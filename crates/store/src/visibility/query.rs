@@ -96,7 +96,7 @@ pub struct Cursor {
 pub struct ListQuery {
     /// Where to look.
     pub namespace: NamespaceKey,
-    /// What for.
+    /// The condition that a run must meet.
     pub filter: Filter,
     /// In which order.
     pub order: Order,

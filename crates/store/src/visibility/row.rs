@@ -55,7 +55,7 @@ pub struct VisibilityRow {
     pub attributes: BTreeMap<u32, Value>,
 }
 
-/// What is known once a run is closed.
+/// The facts of a closed run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// When it closed.
@@ -68,12 +68,12 @@ pub struct Closed {
     pub transitions: i64,
 }
 
-/// Something that failed and is tried again.
+/// An activity or a workflow task that failed and is tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The attempt, from 2.
     pub attempt: i32,
-    /// What the last failure said.
+    /// The message of the last failure.
     pub failure: Option<String>,
 }
 

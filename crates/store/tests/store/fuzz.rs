@@ -1,6 +1,4 @@
-//! Any text is a filter or a [`BadFilter`], and soon.
-
-use std::time::{Duration, Instant};
+//! Any text is a filter or a [`BadFilter`].
 
 use segno_store::kit::{Random, row};
 use segno_store::visibility::{Attribute, BadFilter, Kind, Names, parse_count, parse_list};
@@ -112,10 +110,9 @@ fn any_text_gets_an_answer() {
     let cases = if cfg!(debug_assertions) { 5_000 } else { 1_000_000 };
     let mut random = Random::new(7);
     let facts = row(1);
-    let (mut good, mut slowest) = (0_u64, Duration::ZERO);
+    let mut good = 0_u64;
     for _ in 0..cases {
         let text = fuzzed(&mut random);
-        let began = Instant::now();
         match parse_list(&text, &Custom) {
             Ok((filter, _)) => {
                 good += 1;
@@ -126,9 +123,7 @@ fn any_text_gets_an_answer() {
         if let Err(bad) = parse_count(&text, &Custom) {
             check(&text, &bad);
         }
-        slowest = slowest.max(began.elapsed());
     }
     assert!(good > cases / 20, "only {good} of {cases} were filters: the texts are too wild to test much");
-    assert!(slowest < Duration::from_secs(2), "one took {slowest:?}");
-    println!("{good} of {cases} were filters, the slowest took {slowest:?}");
+    println!("{good} of {cases} were filters");
 }

@@ -136,7 +136,7 @@ pub struct Facts {
 /// a faulty server may also misbehave without any crash, and a harness that took that for a catch would be fooled.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// Something acknowledged is not there.
+    /// A fact that was acknowledged is not there.
     Lost(String),
     /// Anything else that must not be.
     Wrong(String),

@@ -84,7 +84,7 @@ impl Node {
         Ok(())
     }
 
-    /// Lets something happen to its connections to the database.
+    /// Disturbs its connections to the database.
     pub fn set_database(&self, fault: Fault) {
         self.databases.iter().for_each(|proxy| proxy.set(fault, FaultTarget::All));
     }

@@ -1,6 +1,6 @@
 //! A failover that loses what was acknowledged, because nothing waited for the standby that takes the place of the primary.
 //!
-//! No node can prevent that. But it must not go unnoticed: a node whose lane lost a group ends with exit 75 and says why, and its
+//! No node can prevent that. But it must not go unnoticed: a node whose commit sequence lost a group ends with exit 75 and says why, and its
 //! next life goes on from what the database has. What was acknowledged while the standby followed must be there. Of the rest a
 //! beginning is there, and each workflow is whole. The load stops before the primary is lost, because its clients would take the
 //! loss for a fault; afterwards what is still open is terminated, and another load begins that is checked as ever.
@@ -27,7 +27,7 @@ use crate::{
     wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
 };
 
-/// The last group of each node's lane, by the number and name of the node.
+/// The last group of each node's commit sequence, by the number and name of the node.
 const LANES: &str = "SELECT node, name, last_group FROM segno.lanes JOIN segno.nodes USING (node)";
 /// The exit of a node that finds that the database lost something, and what it says.
 const EXIT: &str = "exit status: 75";
@@ -60,7 +60,7 @@ impl Storm<'_> {
         let lost = self.lost(&lists).await?;
         println!("          {lost} acknowledged facts are lost, as {told:?} reported");
         if lost > 0 && told.is_empty() {
-            bail!("{lost} acknowledged facts are lost, and no node was told so by its lane");
+            bail!("{lost} acknowledged facts are lost, and no node noticed it");
         }
         self.lists.forget();
         self.shared.ledger.forget();

@@ -137,7 +137,7 @@ pub fn command(mut args: Args) -> Result<()> {
 
 /// The faults of a storm: those that are named, or all, without those that cannot be had here.
 fn nemeses(names: Option<&str>, has_before: bool) -> Result<Vec<Nemesis>> {
-    // An older version may not compare its lane with the database, and not notice what that lost; nor its keys and scripts. With
+    // An older version may not compare its commit sequence with the database, and not notice what that lost; nor its keys and scripts. With
     // such a version these faults prove nothing.
     let fits = |nemesis: &Nemesis| !has_before || !matches!(nemesis, Nemesis::FailoverLosing | Nemesis::SilentChanges);
     let mut chosen: Vec<Nemesis> = match names {

@@ -68,7 +68,7 @@ pub enum Direction {
     Answer,
 }
 
-/// Cuts the connection of a lane after so many more bytes in one direction.
+/// Cuts the connection of a commit sequence after so many more bytes in one direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// Which bytes count.
@@ -163,7 +163,7 @@ impl Proxy {
         self.shared.cuts.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The next bytes of lanes are cut like this, one cut after the other.
+    /// The next bytes of commit sequences are cut like this, one cut after the other.
     pub fn cut(&self, cuts: impl IntoIterator<Item = Cut>) {
         self.shared.cuts.lock().unwrap_or_else(PoisonError::into_inner).extend(cuts);
     }

@@ -1,4 +1,4 @@
-//! Workflows that wait for something far away, then for something near: wake-ups that must not be missed.
+//! Workflows that wait for a moment far away, then for one that is near: wake-ups that must not be missed.
 //!
 //! Each has a timer of an hour. A signal makes it start one of two seconds, after whose end it completes. A node that takes a
 //! workflow over reads when it must wake up; if the signal comes meanwhile, the two seconds must count and not the hour. A

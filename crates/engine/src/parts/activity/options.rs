@@ -53,7 +53,7 @@ pub(crate) fn restore_all_but_priority(activity: &mut Activity) {
     activity.stamp += 1;
 }
 
-/// What an activity has now, as the wire has it. A retry policy's list of errors is not among the options.
+/// The current options of an activity, as the wire has them. A retry policy's list of errors is not among the options.
 pub(crate) fn options_of(activity: &Activity) -> ActivityOptions {
     ActivityOptions {
         task_queue: Some(TaskQueue { name: activity.queue.clone(), ..Default::default() }),

@@ -20,7 +20,7 @@ use crate::{
     transition::draft::Draft,
 };
 
-/// What can run out for an activity, earliest first.
+/// The time-out of an activity that comes first.
 pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
     if activity.pause.is_some() && !activity.standalone {
         // Nothing runs out while it is paused, not even for a worker that has it. What did shows when it is resumed.

@@ -33,9 +33,9 @@ const FIRST_TOKEN: i64 = 1;
 pub struct NewSchedule {
     /// Its id.
     pub schedule_id: String,
-    /// What it is; the specification in canonical form.
+    /// The schedule; the specification in canonical form.
     pub schedule: Schedule,
-    /// What it does at once.
+    /// The patch to apply at once.
     pub patch: Option<SchedulePatch>,
 }
 

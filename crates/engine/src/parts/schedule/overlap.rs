@@ -4,7 +4,7 @@ use segno_proto::enums::ScheduleOverlapPolicy as Policy;
 
 use crate::state::schedule::BufferedStart;
 
-/// What to do with the actions that are due.
+/// The decision about the actions that are due.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
     /// To be started at once, beside those that run.
@@ -65,8 +65,8 @@ mod tests {
         policies.iter().enumerate().map(start).collect()
     }
 
-    /// What is decided, told by the times of the actions.
-    fn told(policies: &[Policy], runs: bool) -> String {
+    /// The decision, as the times of the actions.
+    fn decision(policies: &[Policy], runs: bool) -> String {
         let decision = decide(starts(policies), runs, |policy| match policy {
             Policy::Unspecified => Policy::Skip,
             policy => policy,
@@ -102,7 +102,7 @@ mod tests {
             (&[BufferAll, BufferOne], true, "start  None, buffer 1, skip 1"),
         ];
         for (policies, runs, expected) in cases {
-            assert_eq!(told(policies, runs), expected, "{policies:?} while something runs: {runs}");
+            assert_eq!(decision(policies, runs), expected, "{policies:?} while something runs: {runs}");
         }
     }
 }

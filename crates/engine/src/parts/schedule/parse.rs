@@ -26,7 +26,7 @@ const MONTHS: [&str; 12] = [
 ];
 const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
-/// What a field accepts besides numbers.
+/// The values that a field accepts besides numbers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Number,
@@ -77,7 +77,7 @@ pub(super) fn calendar(spec: &CalendarSpec) -> Result<StructuredCalendarSpec, St
     if errors.is_empty() { Ok(structured) } else { Err(errors.join(", ")) }
 }
 
-/// What a cron string says.
+/// A cron string.
 pub(super) enum Cron {
     /// A calendar, and the zone that the string names (empty if none).
     Calendar(StructuredCalendarSpec, String),
@@ -140,7 +140,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     crate::cron::go_duration(&hours).map(nanos_duration).ok_or_else(|| bad_duration(text))
 }
 
-/// What Go says about a text that is no duration.
+/// Go's error for a text that is no duration.
 fn bad_duration(text: &str) -> String {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let mut rest = text.trim_start_matches(['+', '-']);

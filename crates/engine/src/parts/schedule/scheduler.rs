@@ -40,7 +40,7 @@ const TIMES_MAX: u32 = 10_000;
 /// Most actions that are remembered.
 const RECENT_MAX: usize = 10;
 
-/// What follows from a step.
+/// The consequences of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     /// Start these workflows.
@@ -92,7 +92,7 @@ impl<'a> Scheduler<'a> {
         self.state.wake_at = range.next.unwrap_or(0);
     }
 
-    /// What a caller asked for in passing.
+    /// Applies the patch of a caller.
     pub(crate) fn patch(&mut self, patch: SchedulePatch) {
         if let Some(trigger) = patch.trigger_immediately {
             let at = trigger.scheduled_time.as_ref().map_or(self.now, timestamp_nanos);
@@ -354,7 +354,7 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// What of a span was dealt with.
+/// The part of a span that was dealt with.
 struct Range {
     /// The next time after it.
     next: Option<Nanos>,

@@ -12,7 +12,7 @@ fn nanos(time: &str) -> Nanos {
     time.parse::<Time>().unwrap().as_nanosecond() as i64
 }
 
-fn told(nanos: Nanos) -> String {
+fn rfc3339(nanos: Nanos) -> String {
     Time::from_nanosecond(nanos.into()).unwrap().to_string()
 }
 
@@ -22,7 +22,7 @@ fn cron(text: &str) -> ScheduleSpec {
 
 fn times(spec: &ScheduleSpec, start: &str, end: &str) -> Vec<String> {
     let spec = Spec::new(&canonical(spec).unwrap()).unwrap();
-    spec.between("seed", nanos(start), nanos(end)).map(|time| told(time.actual)).collect()
+    spec.between("seed", nanos(start), nanos(end)).map(|time| rfc3339(time.actual)).collect()
 }
 
 fn refusal(spec: &ScheduleSpec) -> String {
@@ -162,7 +162,7 @@ fn start_end_and_exclusions() {
         vec![CalendarSpec { second: all(), minute: all(), hour: all(), month: "12".into(), ..Default::default() }];
     let spec = Spec::new(&canonical(&spec).unwrap()).unwrap();
     let next = spec.next("", nanos("2024-12-01T00:00:00Z")).unwrap();
-    assert_eq!(told(next.nominal), "2025-01-01T00:00:00Z");
+    assert_eq!(rfc3339(next.nominal), "2025-01-01T00:00:00Z");
 }
 
 #[test]

@@ -26,9 +26,9 @@ const MATCHING_MAX: usize = 1000;
 /// A description of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleDescription {
-    /// What it is.
+    /// The schedule.
     pub schedule: Schedule,
-    /// What it has done and will do.
+    /// Its past and its next actions.
     pub info: ScheduleInfo,
     /// Recognises this state of it.
     pub conflict_token: i64,

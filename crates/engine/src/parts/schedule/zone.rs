@@ -14,7 +14,7 @@ use jiff::{
 /// A time zone.
 pub(super) type Zone = TimeZone;
 
-/// What clocks show. Fields may lie outside their range, as they do while a search counts up.
+/// A time on clocks. Fields may lie outside their range, as they do while a search counts up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Civil {
     pub year: i32,
@@ -57,7 +57,7 @@ pub(super) fn same_offset(zone: &Zone, one: i64, other: i64) -> bool {
     offset(zone, one) == offset(zone, other)
 }
 
-/// What the zone's clocks show at a moment (seconds since the epoch).
+/// The time on the zone's clocks at a moment (seconds since the epoch).
 pub(super) fn local(zone: &Zone, at: i64) -> Option<Civil> {
     let shifted = Timestamp::from_second(at + offset(zone, at)?).ok()?;
     let shown: DateTime = Offset::UTC.to_datetime(shifted);
@@ -79,7 +79,7 @@ pub(super) fn instant(zone: &Zone, at: &Civil) -> Option<i64> {
     Some(as_utc - offset(zone, as_utc - guess)?)
 }
 
-/// What clocks show at [`instant`].
+/// The time on the clocks at [`instant`].
 pub(super) fn shown(zone: &Zone, at: &Civil) -> Option<Civil> {
     local(zone, instant(zone, at)?)
 }

@@ -13,7 +13,7 @@ use crate::{
     transition::draft::Draft,
 };
 
-/// What a turn leaves besides its commands.
+/// The result of a turn besides its commands.
 #[derive(Clone, Debug, Default)]
 pub struct AfterTurn {
     /// Names of signals that code of the script waits for or handles.

@@ -13,7 +13,7 @@ use crate::{
 
 /// The queue of workflow tasks that the server executes itself.
 pub const QUEUE: &str = "segno-flow";
-/// What executes them, as events name it.
+/// The identity of the executor of scripts, as events name it.
 pub const IDENTITY: &str = "segno-flow";
 /// The search attribute with the version of a script.
 pub const VERSION_ATTRIBUTE: &str = "SegnoFlowVersion";

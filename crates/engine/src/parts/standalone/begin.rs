@@ -22,7 +22,7 @@ use crate::{
     transition::{Effect, draft::Draft, steps::ActivityMachine},
 };
 
-/// What a standalone activity is started with, checked.
+/// The options of a new standalone activity, checked.
 #[derive(Clone, Debug, Default)]
 pub struct NewStandalone {
     /// The activity, in the terms in which workflows schedule theirs.

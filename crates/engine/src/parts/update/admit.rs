@@ -27,11 +27,11 @@ const FAILING_ATTEMPTS: i32 = 3;
 /// A call that brings an update.
 #[derive(Clone, Debug)]
 pub struct Admit {
-    /// What is asked, with its id.
+    /// The request, with its id.
     pub request: Request,
     /// Whether the admission itself must be stored before the caller is answered.
     pub durable: bool,
-    /// What the namespace allows.
+    /// The limits of the namespace.
     pub limits: UpdateLimits,
 }
 

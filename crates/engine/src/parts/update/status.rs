@@ -24,7 +24,7 @@ pub enum Status {
     Accepted,
     /// This came out.
     Completed(Arc<Outcome>),
-    /// What came out is in this event.
+    /// The outcome is in this event.
     CompletedIn(i64),
     /// It will not be answered.
     Aborted(Abort),
@@ -59,7 +59,7 @@ pub fn of(run: &Run, id: &str) -> Option<Status> {
     run.updates.find(id).map(|_| Status::Admitted)
 }
 
-/// What an accepted update gets whose workflow ended first.
+/// The failure of an accepted update whose workflow ended first.
 fn closed_before_completion() -> Failure {
     server_failure(
         "Workflow Update failed because the Workflow completed before the Update completed.",
@@ -67,7 +67,7 @@ fn closed_before_completion() -> Failure {
     )
 }
 
-/// What an update gets that its worker did not answer.
+/// The failure of an update that its worker did not answer.
 pub fn unprocessed() -> Failure {
     server_failure(
         "Workflow Update is rejected because it wasn't processed by worker. Probably, Workflow Update is not supported \

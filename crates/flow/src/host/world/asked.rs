@@ -28,7 +28,7 @@ impl World {
         id
     }
 
-    /// Tells the run under test something. `false` if it has ended.
+    /// Gives the run under test an event. `false` if it has ended.
     pub(in crate::host) fn tell(&mut self, event: EventKind) -> bool {
         match self.latest(WORKFLOW_ID).filter(|run| self.runs[*run].is_running()) {
             Some(run) => {

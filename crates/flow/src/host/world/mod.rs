@@ -30,7 +30,7 @@ pub(in crate::host) struct Script {
     pub version: String,
 }
 
-/// Something to do at once.
+/// Work to do at once.
 enum ReadyEvent {
     /// An event for the test program.
     Test(EventKind),
@@ -48,7 +48,7 @@ enum ReadyEvent {
     },
 }
 
-/// Something to do later.
+/// Work to do at a later time.
 enum TimedEvent {
     TestTimer(String),
     Timer(usize, String),

@@ -4,47 +4,25 @@
 #![allow(dead_code, deprecated)]
 
 pub mod check;
+#[path = "../../../../runs/tests/runs/common/clock.rs"]
+mod clock;
+#[path = "../../../../runs/tests/runs/common/gate.rs"]
 pub mod gate;
+#[path = "../../../../runs/tests/runs/common/stored.rs"]
+pub mod stored;
 pub mod story;
 pub mod updates;
 pub mod worker;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use segno_node::{CallError, Clock, Environment, Node, NodeOptions, SystemClock};
+pub use clock::JumpingClock;
+use segno_node::{CallError, Environment, Node, NodeOptions};
 use segno_store::{
     MemoryStore, Store,
     fault::{FaultPlan, FaultStore},
 };
 use tokio::sync::watch;
-
-/// The machine's clock, which can jump forward.
-#[derive(Default)]
-pub struct JumpingClock {
-    ahead: AtomicI64,
-}
-
-impl JumpingClock {
-    pub fn jump(&self, by: Duration) {
-        self.ahead.fetch_add(by.as_nanos() as i64, Ordering::SeqCst);
-    }
-}
-
-impl Clock for JumpingClock {
-    fn now(&self) -> i64 {
-        SystemClock.now() + self.ahead.load(Ordering::SeqCst)
-    }
-
-    fn monotonic(&self) -> i64 {
-        SystemClock.monotonic()
-    }
-}
 
 /// A place where a node runs: it may die and be started again on the same storage.
 #[derive(Clone)]

@@ -206,18 +206,7 @@ async fn run_activity(place: &Place, started: StartedActivity, ledger: &Ledger) 
 /// Starts everything, asks for updates, sends signals, and waits until all workflows are closed.
 pub async fn client(place: Place, ledger: Ledger) {
     for id in story::STARTED {
-        loop {
-            if let Some(node) = place.current()
-                && let Some(namespace) = node.runs.namespaces.get("default")
-                && let Ok(outcome) = node.runs.start_workflow(story::start(&namespace, id)).await
-            {
-                assert!(outcome.started, "a repeated start is recognised by its request id");
-                let run_id = outcome.run.info.run_id.clone();
-                ledger.lock().expect("no holder panics").run_ids.push((id.to_owned(), run_id));
-                break;
-            }
-            sleep(PAUSE).await;
-        }
+        start(&place, &ledger, id).await;
     }
     let mut callers = JoinSet::new();
     for id in updates::UPDATED {
@@ -238,7 +227,23 @@ pub async fn client(place: Place, ledger: Ledger) {
     }
 }
 
-async fn send_signal(place: &Place, ledger: &Ledger, id: &str) {
+/// Starts a workflow.
+pub async fn start(place: &Place, ledger: &Ledger, id: &str) {
+    loop {
+        if let Some(node) = place.current()
+            && let Some(namespace) = node.runs.namespaces.get("default")
+            && let Ok(outcome) = node.runs.start_workflow(story::start(&namespace, id)).await
+        {
+            assert!(outcome.started, "a repeated start is recognised by its request id");
+            let run_id = outcome.run.info.run_id.clone();
+            ledger.lock().expect("no holder panics").run_ids.push((id.to_owned(), run_id));
+            return;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+pub async fn send_signal(place: &Place, ledger: &Ledger, id: &str) {
     let request_id = format!("signal-{id}");
     loop {
         if let Some(node) = place.current() {

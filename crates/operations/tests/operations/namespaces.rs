@@ -4,35 +4,35 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::terminate::{self, Terminate};
-use segno_node::{CallError, Namespace, NamespaceName, NewNamespace, Node, RunSelector, WorkflowKey};
 use segno_proto::enums::NamespaceState;
+use segno_runs::{CallError, Namespace, NamespaceDetail, NamespaceName, NewNamespace, RunSelector, WorkflowKey};
 use segno_store::{
     NamespaceKey, ReadError, Store, Wait,
     fault::{FaultPlan, WriteFault},
 };
 use tokio::time::sleep;
 
-use crate::common::{Place, story};
+use crate::common::{Place, Served, request};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn namespace(node: &Arc<Node>, name: &str, retention: Duration) -> Arc<Namespace> {
+async fn namespace(node: &Served, name: &str, retention: Duration) -> Arc<Namespace> {
     let retention = retention.as_nanos() as i64;
     let new = NewNamespace { name: name.to_owned(), retention, ..Default::default() };
     node.namespaces.register(new).await.expect("the name is free")
 }
 
-async fn start(node: &Arc<Node>, namespace: &Namespace, id: &str) -> WorkflowKey {
-    node.runs.start_workflow(story::start(namespace, id)).await.expect("a workflow starts");
+async fn start(node: &Served, namespace: &Namespace, id: &str) -> WorkflowKey {
+    node.runs.start_workflow(request(namespace, id)).await.expect("a workflow starts");
     WorkflowKey::new(namespace.key, id)
 }
 
-async fn close(node: &Arc<Node>, key: &WorkflowKey) {
+async fn close(node: &Served, key: &WorkflowKey) {
     let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
     node.runs.transact(key, &RunSelector::default(), end).await.expect("it runs");
 }
 
-async fn is_there(node: &Arc<Node>, key: &WorkflowKey) -> bool {
+async fn is_there(node: &Served, key: &WorkflowKey) -> bool {
     match node.runs.snapshot(key, "").await {
         Ok(_) => true,
         Err(CallError::WorkflowNotFound { .. }) => false,
@@ -40,7 +40,7 @@ async fn is_there(node: &Arc<Node>, key: &WorkflowKey) -> bool {
     }
 }
 
-async fn until_gone(node: &Arc<Node>, key: &WorkflowKey) {
+async fn until_gone(node: &Served, key: &WorkflowKey) {
     for _ in 0..500 {
         if !is_there(node, key).await {
             return;
@@ -50,14 +50,14 @@ async fn until_gone(node: &Arc<Node>, key: &WorkflowKey) {
     panic!("{key:?} is still there");
 }
 
-fn jump(place: &Place, node: &Node, by: Duration) {
+fn jump(place: &Place, node: &Served, by: Duration) {
     place.clock.jump(by);
     node.namespaces.check_retention();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closed_runs_go_when_their_time_is_over_and_open_ones_stay() {
-    let place = Place::new();
+    let place = Place::default();
     let node = place.start(&FaultPlan::new()).await;
     let (short, long) = (namespace(&node, "short", HOUR).await, namespace(&node, "long", 48 * HOUR).await);
     let mut keys = Vec::new();
@@ -81,12 +81,12 @@ async fn closed_runs_go_when_their_time_is_over_and_open_ones_stay() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn older_runs_of_a_workflow_go_and_the_current_one_stays() {
-    let place = Place::new();
+    let place = Place::default();
     let node = place.start(&FaultPlan::new()).await;
     let namespace = namespace(&node, "n", HOUR).await;
     let key = start(&node, &namespace, "w").await;
     close(&node, &key).await;
-    let mut again = story::start(&namespace, "w");
+    let mut again = request(&namespace, "w");
     again.options.request_id = "again".to_owned();
     node.runs.start_workflow(again).await.expect("the id may be used again");
     jump(&place, &node, 2 * HOUR);
@@ -102,7 +102,7 @@ async fn older_runs_of_a_workflow_go_and_the_current_one_stays() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shorter_retention_counts_for_runs_that_closed_before() {
-    let place = Place::new();
+    let place = Place::default();
     let node = place.start(&FaultPlan::new()).await;
     let namespace = namespace(&node, "n", 1000 * HOUR).await;
     let key = start(&node, &namespace, "w").await;
@@ -110,7 +110,7 @@ async fn a_shorter_retention_counts_for_runs_that_closed_before() {
     jump(&place, &node, 3 * HOUR);
     sleep(Duration::from_millis(50)).await;
     assert!(is_there(&node, &key).await);
-    let shorter = |detail: &mut segno_node::NamespaceDetail| {
+    let shorter = |detail: &mut NamespaceDetail| {
         detail.retention = 2 * HOUR.as_nanos() as i64;
         Ok(())
     };
@@ -119,8 +119,8 @@ async fn a_shorter_retention_counts_for_runs_that_closed_before() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_expired_while_nobody_ran_goes_at_the_next_start() {
-    let place = Place::new();
+async fn what_expired_while_no_node_ran_goes_at_the_next_start() {
+    let place = Place::default();
     let node = place.start(&FaultPlan::new()).await;
     let namespace = namespace(&node, "n", HOUR).await;
     let mut keys = Vec::new();
@@ -143,7 +143,7 @@ async fn what_expired_while_nobody_ran_goes_at_the_next_start() {
 }
 
 /// Waits until a namespace and everything in it is gone.
-async fn until_deleted(place: &Place, node: &Arc<Node>, deleted: &Namespace) {
+async fn until_deleted(place: &Place, node: &Served, deleted: &Namespace) {
     for _ in 0..1000 {
         if node.runs.namespaces.find(&NamespaceName::Id(deleted.detail.id.clone())).is_none() {
             let stored = place.memory.namespaces().wait().expect("the store can be read");
@@ -158,7 +158,7 @@ async fn until_deleted(place: &Place, node: &Arc<Node>, deleted: &Namespace) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
-    let place = Place::new();
+    let place = Place::default();
     let node = place.start(&FaultPlan::new()).await;
     let old = namespace(&node, "n", HOUR).await;
     let mut keys = Vec::new();
@@ -193,7 +193,7 @@ async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_goes_on_after_a_restart_in_the_middle() {
-    let place = Place::new();
+    let place = Place::default();
     let plan = FaultPlan::new();
     let node = place.start(&plan).await;
     let old = namespace(&node, "n", HOUR).await;
@@ -233,7 +233,7 @@ async fn a_deletion_goes_on_after_a_restart_in_the_middle() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_stays_as_long_as_its_deleter_wants() {
-    let place = Place::new();
+    let place = Place::default();
     let node = place.start(&FaultPlan::new()).await;
     let old = namespace(&node, "n", HOUR).await;
     let key = start(&node, &old, "w").await;
