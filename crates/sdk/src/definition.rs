@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::{failure::Result, worker::versioning::VersioningBehavior, workflow::Context};
+use crate::{failure::Result, versioning::VersioningBehavior, workflow::Context};
 
 pub use crate::workflow::handlers::Handlers;
 pub use messages::{Query, Signal, Update};

@@ -233,6 +233,7 @@ pub mod task;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub(crate) mod versioning;
 pub mod worker;
 pub mod workflow;
 
@@ -251,6 +252,7 @@ pub use task::*;
 pub use telemetry::Metrics;
 #[cfg(feature = "testing")]
 pub use testing::{TaskTest, TestRun, TestServer, WorkflowTest};
+pub use versioning::*;
 pub use worker::*;
 pub use workflow::*;
 

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use segno_proto::{common, enums};
 
-use crate::priority::Priority;
+use crate::{
+    priority::Priority,
+    versioning::{InitialVersioning, VersioningOverride},
+};
 
 /// How failed attempts are repeated. The default is Temporal's: without end, after 1 s, doubled up to 100 s.
 #[derive(Clone, Debug, PartialEq)]
@@ -202,11 +205,13 @@ pub struct ChildOptions {
     pub memo: Vec<(String, serde_json::Value)>,
     /// Values to search by.
     pub search_attributes: Vec<(String, serde_json::Value)>,
+    /// Which version executes it; otherwise it inherits the version of the parent if its queue is of that version.
+    pub versioning: Option<VersioningOverride>,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,
 }
 
-/// What the next run has otherwise than this one: [`Context::continue_as_new_with_options`]. What is `None` or empty stays
+/// Differences of the next run to this one: [`Context::continue_as_new_with_options`]. What is `None` or empty stays
 /// as it is.
 ///
 /// [`Context::continue_as_new_with_options`]: crate::Context::continue_as_new_with_options
@@ -224,6 +229,8 @@ pub struct ContinueOptions {
     pub memo: Vec<(String, serde_json::Value)>,
     /// Values to search by that are added or changed.
     pub search_attributes: Vec<(String, serde_json::Value)>,
+    /// The version that executes its first workflow task; otherwise a pinned run stays on its version.
+    pub initial_versioning: Option<InitialVersioning>,
 }
 
 pub(crate) fn wire_duration(duration: Duration) -> Option<prost_types::Duration> {

@@ -8,11 +8,15 @@ use segno_proto::{
     events::HistoryEvent,
     query::WorkflowQuery,
     update::Input,
+    workflow::{
+        PostResetOperation,
+        post_reset_operation::{UpdateWorkflowOptions, Variant},
+    },
     workflowservice::{
         DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
         PauseWorkflowExecutionRequest, QueryWorkflowRequest, RequestCancelWorkflowExecutionRequest,
         ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest, TerminateWorkflowExecutionRequest,
-        UnpauseWorkflowExecutionRequest,
+        UnpauseWorkflowExecutionRequest, UpdateWorkflowExecutionOptionsRequest,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -30,6 +34,7 @@ use super::{
 use crate::{
     converter,
     definition::{Data, Query, Signal, Update, WorkflowDefinition},
+    versioning::VersioningOverride,
 };
 
 /// A workflow of which no type is known: values are JSON.
@@ -52,6 +57,8 @@ pub struct ResetOptions {
     pub exclude_signals: bool,
     /// Forget updates that came later.
     pub exclude_updates: bool,
+    /// The override of the new run, in place of the one that it would inherit.
+    pub versioning: Option<VersioningOverride>,
 }
 
 /// A workflow that was started. What is sent goes to its current run; after [`Client::handle_of_run`] to that run only.
@@ -347,7 +354,13 @@ impl<W> Handle<W> {
     pub async fn reset(&self, options: ResetOptions) -> Result<Self, ClientError> {
         use segno_proto::enums::ResetReapplyExcludeType as Exclude;
         let excluded = [(options.exclude_signals, Exclude::Signal), (options.exclude_updates, Exclude::Update)];
+        let post_reset_operations = options.versioning.iter().map(|versioning| {
+            let (options, mask) = VersioningOverride::update(Some(versioning));
+            let update = UpdateWorkflowOptions { workflow_execution_options: Some(options), update_mask: Some(mask) };
+            PostResetOperation { variant: Some(Variant::UpdateWorkflowOptions(update)) }
+        });
         let request = ResetWorkflowExecutionRequest {
+            post_reset_operations: post_reset_operations.collect(),
             namespace: self.client.namespace().to_owned(),
             workflow_execution: self.own_execution(),
             reason: options.reason,
@@ -369,6 +382,34 @@ impl<W> Handle<W> {
             })
             .await?;
         Ok(Self::of_start(self.client.clone(), self.workflow_id.clone(), answer.run_id))
+    }
+
+    /// Sets which version executes it, also if it runs already; see [`VersioningOverride`].
+    pub async fn set_versioning_override(&self, versioning: VersioningOverride) -> Result<(), ClientError> {
+        self.update_versioning(Some(&versioning)).await
+    }
+
+    /// Removes its override: its behaviour and the routing of the deployment decide again which version executes it.
+    pub async fn remove_versioning_override(&self) -> Result<(), ClientError> {
+        self.update_versioning(None).await
+    }
+
+    async fn update_versioning(&self, versioning: Option<&VersioningOverride>) -> Result<(), ClientError> {
+        let (options, mask) = VersioningOverride::update(versioning);
+        let request = UpdateWorkflowExecutionOptionsRequest {
+            namespace: self.client.namespace().to_owned(),
+            workflow_execution: self.execution(),
+            workflow_execution_options: Some(options),
+            update_mask: Some(mask),
+            identity: self.client.identity().to_owned(),
+        };
+        self.client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.update_workflow_execution_options(request).await }
+            })
+            .await?;
+        Ok(())
     }
 
     /// Lets no workflow task and no task of it begin until [`unpause`](Self::unpause).

@@ -7,6 +7,7 @@ mod batch;
 mod builder;
 mod completion;
 mod connection;
+mod deployment;
 mod describe;
 mod dial;
 mod eager;
@@ -42,9 +43,10 @@ pub use batch::{Batch, BatchJob, BatchProgress};
 pub use builder::ClientBuilder;
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
+pub use deployment::{DeploymentDescription, DeploymentHandle, VersionStatus, VersionSummary};
 pub(crate) use describe::time;
 pub use describe::{WorkflowDescription, WorkflowStatus};
-pub(crate) use eager::{EagerOffer, Place};
+pub(crate) use eager::{EagerOffer, EagerPlace};
 pub use error::ClientError;
 pub(crate) use error::detail;
 pub use handle::{Handle, RawWorkflow, ResetOptions};
@@ -53,11 +55,11 @@ pub use list::{WorkflowCount, WorkflowList};
 pub(crate) use pages::{PAGE, Pages};
 pub use proxy::HttpProxy;
 pub use queue::Queue;
-pub use start::{StartOptions, VersioningOverride};
+pub use start::StartOptions;
 pub use tls_options::TlsOptions;
 pub use update::{UpdateHandle, UpdateOptions};
 
-pub use crate::priority::Priority;
+pub use crate::{priority::Priority, versioning::VersioningOverride};
 
 use crate::{
     converter::{self, codec::Codecs},

@@ -111,8 +111,13 @@ impl Queue {
                 true => self.client.reserve_eager(&self.name, &kind),
                 false => None,
             };
-            let request_eager_execution = place.is_some();
-            let request = StartWorkflowExecutionRequest { header, input, request_eager_execution, ..request };
+            let request = StartWorkflowExecutionRequest {
+                header,
+                input,
+                request_eager_execution: place.is_some(),
+                eager_worker_deployment_options: place.as_ref().and_then(|place| place.deployment_options.clone()),
+                ..request
+            };
             let mut answer = self
                 .client
                 .call(|mut service| {
@@ -122,7 +127,7 @@ impl Queue {
                 .await
                 .map_err(|status| of_start(status, &request.workflow_id))?;
             if let (Some(place), Some(task)) = (place, answer.eager_workflow_task.take()) {
-                place(task);
+                (place.take)(task);
             }
             Ok(answer)
         };

@@ -8,12 +8,12 @@ use super::{
     options::{Pollers, WorkerOptions},
     shared::Shared,
     slots::Tuner,
-    versioning::Deployment,
 };
 use crate::{
     client::{Client, ClientError, Queue},
     definition::{Task, TaskSet, Workflow},
     task::TaskRegistry,
+    versioning::Deployment,
     workflow::{WorkflowInterceptor, WorkflowRegistry},
 };
 
@@ -180,6 +180,9 @@ impl WorkerBuilder {
 
     /// The version of the program that this worker belongs to.
     pub fn deployment(mut self, deployment: Deployment) -> Self {
+        if deployment.use_versioning {
+            self.workflows.set_version(deployment.version());
+        }
         self.options.deployment = Some(deployment);
         self
     }

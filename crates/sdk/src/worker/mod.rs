@@ -26,7 +26,6 @@ pub(crate) mod slots;
 mod tasks;
 mod threads;
 mod turns;
-pub(crate) mod versioning;
 pub(crate) mod workflows;
 
 use std::sync::Arc;
@@ -38,7 +37,8 @@ pub use interceptor::TaskInterceptor;
 pub use options::Pollers;
 pub(crate) use shared::Shared;
 pub use slots::Tuner;
-pub use versioning::{Deployment, VersioningBehavior};
+
+pub use crate::versioning::{Deployment, DeploymentVersion, VersioningBehavior};
 
 use crate::client::ClientError;
 

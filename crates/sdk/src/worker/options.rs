@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{slots::Tuner, versioning::Deployment};
+use super::slots::Tuner;
+use crate::versioning::Deployment;
 
 /// How many polls a worker has open, per kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,12 +21,12 @@ use super::{
     options::WorkerOptions,
     pollers::{PollStop, Scaling},
     slots::{Slot, Slots},
-    versioning::{Deployment, VersioningBehavior},
 };
 use crate::lock::lock;
 use crate::{
     client::Client,
     task::{CancelReason, Cancellation, TaskFn, TaskRegistry},
+    versioning::{Deployment, VersioningBehavior},
     workflow::WorkflowRegistry,
 };
 
@@ -173,14 +173,17 @@ impl Shared {
         self.options.deployment.as_ref().map(Deployment::to_wire)
     }
 
-    /// What a workflow does when a newer version becomes current, for answers; `own` is what the workflow says itself.
+    /// The versioning behaviour for completions of workflow tasks, from the one that the workflow's attribute names.
     pub(crate) fn versioning_behavior(&self, own: VersioningBehavior) -> i32 {
-        let Some(deployment) = self.options.deployment.as_ref().filter(|deployment| deployment.use_versioning) else {
-            return VersioningBehavior::Unspecified.to_wire();
-        };
-        let chosen = [own, deployment.default_behavior].into_iter().find(|it| *it != VersioningBehavior::Unspecified);
-        // A server needs an answer from a worker with a version.
-        chosen.unwrap_or(VersioningBehavior::AutoUpgrade).to_wire()
+        let deployment = self.options.deployment.as_ref();
+        deployment.map_or(VersioningBehavior::Unspecified, |deployment| deployment.behavior(own)).to_wire()
+    }
+
+    /// Whether first workflow tasks may come with the answers to starts. Temporal's server gives them to a versioned
+    /// worker without looking at the routing; Segno, which keeps leases, starts eagerly only where the routing leads.
+    pub(super) fn takes_eager_starts(&self) -> bool {
+        let is_versioned = self.options.deployment.as_ref().is_some_and(|deployment| deployment.use_versioning);
+        !is_versioned || lock(&self.leased_until).is_some()
     }
 
     pub(super) fn task_queue(&self) -> Option<TaskQueue> {

@@ -14,10 +14,10 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use super::versioning::VersioningBehavior;
 use crate::{
     converter,
     failure::Failure,
+    versioning::VersioningBehavior,
     workflow::{
         execution::{Execution, Finished, Step, TaskFailed},
         local::LocalResult,

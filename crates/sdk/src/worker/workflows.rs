@@ -37,11 +37,10 @@ use super::{
     slots::{Slot, Slots},
     threads::WorkflowThreads,
     turns::{self, Ended, Slow, TurnResult, answer, refused},
-    versioning::VersioningBehavior,
 };
 use crate::lock::lock;
 use crate::{
-    client::{EagerOffer, Place, unary},
+    client::{EagerOffer, EagerPlace, unary},
     failure::Failure,
     options::wire_duration,
     task::TaskInfo,
@@ -94,25 +93,25 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
     let _ = tokio::time::timeout(grace, slots.drained()).await;
 }
 
-/// Takes the first workflow tasks of workflows that the same client starts. Not with a deployment: which version a new
-/// run is for is the server's decision.
+/// Takes the first workflow tasks of workflows that the same client starts.
 fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Slots>) -> Option<EagerOffer> {
     let shared = &workflows.shared;
-    if shared.deployment_options().is_some() {
+    if !shared.takes_eager_starts() {
         return None;
     }
+    let deployment_options = shared.deployment_options();
     let (workflows, slots) = (Arc::downgrade(workflows), slots.clone());
     let runtime = tokio::runtime::Handle::current();
     Some(shared.client.offer_eager(&shared.queue, move |kind| {
         let workflows = workflows.upgrade().filter(|workflows| workflows.shared.workflows.get(kind).is_some())?;
         let (slot, runtime) = (slots.try_reserve(1).pop()?, runtime.clone());
-        let place: Place = Box::new(move |task| {
+        let take = Box::new(move |task| {
             runtime.spawn(async move {
                 workflows.handle(task).await;
                 drop(slot);
             });
         });
-        Some(place)
+        Some(EagerPlace { take, deployment_options: deployment_options.clone() })
     }))
 }
 
@@ -567,6 +566,7 @@ impl Workflows {
             })),
             identity: self.shared.identity.clone(),
             namespace: self.shared.client.namespace().to_owned(),
+            deployment_options: self.shared.deployment_options(),
             ..Default::default()
         };
         let answered = self
@@ -593,13 +593,15 @@ impl Workflows {
             attributes: Some(Attributes::FailWorkflowExecutionCommandAttributes(attributes)),
             ..Default::default()
         };
+        let kind = task.workflow_type.unwrap_or_default().name;
+        let versioning = self.shared.workflows.versioning(&kind);
         let request = RespondWorkflowTaskCompletedRequest {
             task_token: task.task_token,
             commands: vec![command],
             identity: self.shared.identity.clone(),
             namespace: self.shared.client.namespace().to_owned(),
             deployment_options: self.shared.deployment_options(),
-            versioning_behavior: self.shared.versioning_behavior(VersioningBehavior::Unspecified),
+            versioning_behavior: self.shared.versioning_behavior(versioning),
             ..Default::default()
         };
         let answered = self.shared.client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await;

@@ -36,6 +36,7 @@ use crate::{
     definition::{Query, Signal, Update, WorkflowDefinition},
     failure::{Error, Failure, Result},
     options::ContinueOptions,
+    versioning::DeploymentVersion,
 };
 
 /// What a workflow does everything with. Cheap to clone; `S` is the workflow's own state.
@@ -349,6 +350,19 @@ impl<S: Send + Sync + 'static> Context<S> {
     /// Whether the server advises to continue as new, because the history has become long.
     pub fn should_continue_as_new(&self) -> bool {
         self.shared.core().suggest_continue_as_new
+    }
+
+    /// Whether the server now routes new runs of this workflow to another version than the one to which this run is
+    /// pinned: `continue_as_new_with_options` with [`InitialVersioning`](crate::InitialVersioning) moves it there. False
+    /// for a run that is not pinned, or has a [`VersioningOverride`](crate::VersioningOverride).
+    pub fn target_version_changed(&self) -> bool {
+        self.shared.core().target_version_changed
+    }
+
+    /// The version of the worker that executes this workflow task; in a replay the version of the one that executed it.
+    /// `None`: a worker without versioning.
+    pub fn deployment_version(&self) -> Option<DeploymentVersion> {
+        self.shared.core().version.as_deref().cloned()
     }
 
     /// Whether code that was added later may run: yes in new executions, no where history is older than the code.

@@ -25,8 +25,11 @@ use super::{
     signals::Signals,
     sorted::Sorted,
 };
-use crate::failure::{Error, Failure};
-use crate::lock::lock;
+use crate::{
+    failure::{Error, Failure},
+    lock::lock,
+    versioning::DeploymentVersion,
+};
 
 /// A command of this turn.
 pub(crate) struct PendingCommand {
@@ -136,6 +139,10 @@ pub(crate) struct Core {
     /// `Some` while a turn is replayed.
     pub replayed: Option<ReplayedTurn>,
     pub suggest_continue_as_new: bool,
+    /// Whether new runs of this workflow go to another version than the one to which this run is pinned.
+    pub target_version_changed: bool,
+    /// The version of the worker that executes this turn, or executed it before a replay.
+    pub version: Option<Arc<DeploymentVersion>>,
 
     pub ops: Sorted<OpId, Box<Op>>,
     next_op: OpId,
@@ -206,6 +213,8 @@ impl Shared {
             time: 0,
             replayed: None,
             suggest_continue_as_new: false,
+            target_version_changed: false,
+            version: None,
             ops: Sorted::default(),
             next_op: 1,
             next_root: 1,

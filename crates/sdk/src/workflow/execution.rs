@@ -40,7 +40,7 @@ use crate::{
     converter,
     failure::{Error, Failure},
     options::{RetryPolicy, wire_duration},
-    worker::versioning::VersioningBehavior,
+    versioning::{DeploymentVersion, InitialVersioning, VersioningBehavior},
 };
 
 /// Why a workflow task cannot be answered.
@@ -181,7 +181,7 @@ impl Execution {
     }
 
     fn turn(&mut self, mut turn: HistoryTurn, messages: Vec<protocol::Message>) -> Result<(), TaskFailed> {
-        let batch = turn.batch.take();
+        let mut batch = turn.batch.take();
         let first = self.instance.is_none();
         if first {
             self.make_instance(&turn, batch.is_some())?;
@@ -198,6 +198,10 @@ impl Execution {
             || !updates.is_empty()
             || turn.inbound.iter().any(events::concerns_workflow)
             || batch.as_ref().is_some_and(|batch| batch.events.iter().any(is_local_marker));
+        let version = match &mut batch {
+            Some(batch) => batch.version.take().map(DeploymentVersion::from_wire).map(Arc::new),
+            None => self.registry.version(),
+        };
         let Some(instance) = self.instance.as_mut() else { return Ok(()) };
         instance.begin_turn();
         let _replaying = crate::telemetry::ReplayMark::begin(batch.is_some());
@@ -206,6 +210,8 @@ impl Execution {
             let mut core = instance.shared.core();
             core.replayed = replayed;
             core.suggest_continue_as_new = turn.suggest_continue_as_new;
+            core.target_version_changed = turn.target_version_changed;
+            core.version = version;
             if delivers || batch.is_none() {
                 // A turn without anything in it cannot be seen, nor can its time. A live one may get results yet.
                 if delivers {
@@ -741,6 +747,7 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
                     .map(RetryPolicy::to_wire)
                     .or_else(|| core.info.retry_policy()),
                 initiator: enums::ContinueAsNewInitiator::Workflow as i32,
+                initial_versioning_behavior: options.initial_versioning.map_or(0, InitialVersioning::to_wire),
                 memo: memo.filter(|memo| !memo.fields.is_empty()),
                 search_attributes: search_attributes.filter(|search| !search.indexed_fields.is_empty()),
                 ..Default::default()
@@ -760,11 +767,10 @@ impl Execution {
         2560 + core.ops.len() * 320 + stored + waiting
     }
 
-    /// What the workflow does when a newer version of the deployment becomes current.
+    /// The versioning behaviour that the workflow's attribute names.
     pub fn versioning(&self) -> VersioningBehavior {
         let Some(instance) = &self.instance else { return VersioningBehavior::Unspecified };
-        let kind = instance.shared.core().info.kind.clone();
-        self.registry.get(&kind).map_or(VersioningBehavior::Unspecified, |factory| factory.versioning())
+        self.registry.versioning(&instance.shared.core().info.kind)
     }
 
     /// How long the server waits for the answer to a workflow task.

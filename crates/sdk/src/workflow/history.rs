@@ -3,6 +3,7 @@
 use std::iter::Peekable;
 
 use segno_proto::{
+    deployment::WorkerDeploymentVersion,
     enums::EventType,
     events::{HistoryEvent, history_event::Attributes},
     timestamp_nanos,
@@ -17,6 +18,7 @@ pub(crate) struct HistoryTurn {
     /// When its workflow task was started.
     pub time: i64,
     pub suggest_continue_as_new: bool,
+    pub target_version_changed: bool,
     pub history_size: i64,
     /// What happened before it, in order.
     pub inbound: Vec<HistoryEvent>,
@@ -28,6 +30,8 @@ pub(crate) struct HistoryTurn {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub completed_event_id: i64,
+    /// The version of the worker that completed it.
+    pub version: Option<WorkerDeploymentVersion>,
     pub events: Vec<HistoryEvent>,
 }
 
@@ -114,6 +118,7 @@ impl Splitter {
                     };
                     if let Some(Attributes::WorkflowTaskStartedEventAttributes(started)) = &event.attributes {
                         turn.suggest_continue_as_new = started.suggest_continue_as_new;
+                        turn.target_version_changed = started.target_worker_deployment_version_changed;
                         turn.history_size = started.history_size_bytes;
                     }
                     if next.is_some() {
@@ -142,7 +147,11 @@ fn take_batch(
     events: &mut Peekable<impl Iterator<Item = HistoryEvent>>,
 ) -> Batch {
     *last = completed.event_id;
-    let mut batch = Batch { completed_event_id: completed.event_id, events: Vec::new() };
+    let version = match &completed.attributes {
+        Some(Attributes::WorkflowTaskCompletedEventAttributes(completed)) => completed.deployment_version.clone(),
+        _ => None,
+    };
+    let mut batch = Batch { completed_event_id: completed.event_id, version, events: Vec::new() };
     while let Some(event) = events.next_if(|event| is_command_event(event.event_type()) && event.event_id == *last + 1)
     {
         *last = event.event_id;

@@ -31,6 +31,7 @@ use crate::{
         ChildOptions, IdReusePolicy, LocalOptions, ParentClosePolicy, RetryPolicy, ScheduleTaskOptions, wire_duration,
     },
     priority::Priority,
+    versioning::VersioningOverride,
 };
 
 /// Start-to-close of a task that names no time-out at all.
@@ -435,6 +436,7 @@ fn child_attributes(
         search_attributes: (!options.search_attributes.is_empty())
             .then(|| common::SearchAttributes { indexed_fields: fields(&options.search_attributes) }),
         priority: options.priority.as_ref().map(Priority::to_wire),
+        versioning_override: options.versioning.as_ref().map(VersioningOverride::to_wire),
         ..Default::default()
     }
 }
