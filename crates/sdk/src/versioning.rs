@@ -118,7 +118,7 @@ impl Deployment {
     }
 }
 
-/// Which version executes a workflow, whatever its behaviour and the routing are.
+/// Which version executes a workflow. It precedes the behaviour of the workflow and the routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersioningOverride {
     /// This version, until the override is removed.
@@ -142,7 +142,8 @@ pub enum VersioningOverride {
 
 impl VersioningOverride {
     pub(crate) fn to_wire(&self) -> workflow::VersioningOverride {
-        let version = |deployment: &String, build_id: &String| Some(DeploymentVersion::new(deployment, build_id).to_wire());
+        let version =
+            |deployment: &String, build_id: &String| Some(DeploymentVersion::new(deployment, build_id).to_wire());
         let chosen = match self {
             Self::Pinned { deployment, build_id } => Override::Pinned(PinnedOverride {
                 behavior: PinnedOverrideBehavior::Pinned as i32,
@@ -172,7 +173,7 @@ impl VersioningOverride {
 pub enum InitialVersioning {
     /// To the version that the routing names, also if this run is pinned.
     AutoUpgrade,
-    /// To the ramping version, whatever its percentage is; to the current one if no version is ramping.
+    /// To the ramping version, at any percentage; to the current one if no version is ramping.
     RampingVersion,
 }
 

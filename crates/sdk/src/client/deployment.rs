@@ -80,8 +80,9 @@ impl DeploymentDescription {
     fn of(info: wire::WorkerDeploymentInfo) -> Self {
         let build = |version: Option<wire::WorkerDeploymentVersion>| version.map(|version| version.build_id);
         let is_propagated = info.routing_config_update_state() != RoutingConfigUpdateState::InProgress;
-        let RoutingConfig { current_deployment_version, ramping_deployment_version, ramping_version_percentage, .. } =
-            info.routing_config.unwrap_or_default();
+        let RoutingConfig {
+            current_deployment_version, ramping_deployment_version, ramping_version_percentage, ..
+        } = info.routing_config.unwrap_or_default();
         let versions = info.version_summaries.into_iter().map(|summary| VersionSummary {
             build_id: build(summary.deployment_version).unwrap_or_default(),
             status: VersionStatus::from_wire(summary.status),

@@ -50,7 +50,7 @@ impl WorkflowStatus {
     }
 }
 
-/// What is known about one run of a workflow.
+/// One run of a workflow, as the server describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkflowDescription {
@@ -109,7 +109,9 @@ impl WorkflowDescription {
             close_time: info.close_time.as_ref().and_then(time),
             history_length: info.history_length,
             history_bytes: info.history_size_bytes,
-            versioning: versioning.as_ref().map_or_else(Default::default, |it| VersioningBehavior::from_wire(it.behavior)),
+            versioning: versioning
+                .as_ref()
+                .map_or_else(Default::default, |it| VersioningBehavior::from_wire(it.behavior)),
             version: versioning.and_then(|it| it.deployment_version).map(DeploymentVersion::from_wire),
             parent_id: info.parent_execution.map(|parent| parent.workflow_id).filter(|id| !id.is_empty()),
             memo,
@@ -123,14 +125,9 @@ impl WorkflowDescription {
         self.memo.get(key).map(converter::decode_payload).transpose().map_err(Into::into)
     }
 
-    /// What the workflow stored with `set_state`.
+    /// The value that the workflow stored with `set_state`.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ClientError> {
         self.memo(&format!("state.{key}"))
-    }
-
-    /// The keys of all notes.
-    pub fn memo_keys(&self) -> impl Iterator<Item = &str> {
-        self.memo.keys().map(String::as_str)
     }
 
     /// A value to search by.

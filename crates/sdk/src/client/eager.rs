@@ -80,9 +80,7 @@ mod tests {
     async fn offers_last_until_they_are_dropped() {
         let client = Client::builder().lazy().connect().await.unwrap();
         assert!(client.reserve_eager("a", "x").is_none());
-        let place = |kind: &str| {
-            (kind == "x").then(|| EagerPlace { take: Box::new(|_| ()), deployment_options: None })
-        };
+        let place = |kind: &str| (kind == "x").then(|| EagerPlace { take: Box::new(|_| ()), deployment_options: None });
         let first = client.offer_eager("a", place);
         let second = client.offer_eager("a", place);
         assert!(client.reserve_eager("a", "x").is_some());

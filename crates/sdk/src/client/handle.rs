@@ -27,7 +27,7 @@ use uuid::Uuid;
 use super::{
     Client, ClientCallKind, ClientError, UpdateHandle, UpdateOptions, WorkflowDescription,
     error::unreadable,
-    interceptor::Sent,
+    interceptor::OutgoingArguments,
     result::wait,
     update::{send, update_request},
 };
@@ -108,7 +108,7 @@ impl<W> Handle<W> {
         &self.workflow_id
     }
 
-    /// The run that was started, or that was asked for.
+    /// The run that was started, or that the handle is for.
     pub fn run_id(&self) -> Option<&str> {
         [&self.run_id, &self.first_run_id].into_iter().find(|id| !id.is_empty()).map(String::as_str)
     }
@@ -137,7 +137,7 @@ impl<W> Handle<W> {
             request_id: Uuid::new_v4().to_string(),
             ..Default::default()
         };
-        let call = async |sent: Sent| {
+        let call = async |sent: OutgoingArguments| {
             let (header, input) = (sent.header, self.client.outgoing(sent.arguments).await?);
             let request = SignalWorkflowExecutionRequest { header, input, ..request };
             self.client
@@ -148,7 +148,9 @@ impl<W> Handle<W> {
                 .await?;
             Ok(())
         };
-        self.client.intercepted(ClientCallKind::Signal, &self.workflow_id, name, Sent::new(input), call).await
+        self.client
+            .intercepted(ClientCallKind::Signal, &self.workflow_id, name, OutgoingArguments::new(input), call)
+            .await
     }
 
     /// Sends a signal.
@@ -174,7 +176,7 @@ impl<W> Handle<W> {
     }
 
     async fn send_query(&self, name: &str, input: Vec<Payload>) -> Result<Vec<Payload>, ClientError> {
-        let call = async |Sent { header, arguments, .. }| {
+        let call = async |OutgoingArguments { header, arguments, .. }| {
             let query_args = self.client.outgoing(arguments).await?;
             let request = QueryWorkflowRequest {
                 namespace: self.client.namespace().to_owned(),
@@ -191,7 +193,9 @@ impl<W> Handle<W> {
                 .await?;
             self.client.incoming(answer.query_result).await
         };
-        self.client.intercepted(ClientCallKind::Query, &self.workflow_id, name, Sent::new(input), call).await
+        self.client
+            .intercepted(ClientCallKind::Query, &self.workflow_id, name, OutgoingArguments::new(input), call)
+            .await
     }
 
     /// Asks a query.
@@ -213,13 +217,15 @@ impl<W> Handle<W> {
         options: UpdateOptions,
         stage: Stage,
     ) -> Result<UpdateHandle<O>, ClientError> {
-        let call = async |Sent { header, arguments, .. }| {
+        let call = async |OutgoingArguments { header, arguments, .. }| {
             let args = self.client.outgoing(arguments).await?;
             let input = Input { header, name: name.to_owned(), args };
             let request = update_request(&self.client, &self.workflow_id, &self.run_id, input, options, stage);
             send(&self.client, request, stage).await
         };
-        self.client.intercepted(ClientCallKind::Update, &self.workflow_id, name, Sent::new(input), call).await
+        self.client
+            .intercepted(ClientCallKind::Update, &self.workflow_id, name, OutgoingArguments::new(input), call)
+            .await
     }
 
     /// Sends an update and waits for its result.
@@ -260,7 +266,7 @@ impl<W> Handle<W> {
         UpdateHandle::new(client, workflow_id, self.run_id.clone(), update_id.into(), None)
     }
 
-    /// What the workflow stored under this key with `set_state`. No worker is needed for that.
+    /// The value that the workflow stored under this key with `set_state`. No worker is needed for that.
     pub async fn state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ClientError> {
         self.describe().await?.state(key)
     }
@@ -309,7 +315,7 @@ impl<W> Handle<W> {
         Ok(())
     }
 
-    /// What is known about it.
+    /// The server's description of it.
     pub async fn describe(&self) -> Result<WorkflowDescription, ClientError> {
         let request = DescribeWorkflowExecutionRequest {
             namespace: self.client.namespace().to_owned(),
@@ -325,7 +331,7 @@ impl<W> Handle<W> {
         WorkflowDescription::new(&self.client, answer).await
     }
 
-    /// Its whole history: of the run that was started or asked for, else of the current one.
+    /// Its whole history: of the run that was started or that the handle is for, else of the current one.
     pub async fn history(&self) -> Result<Vec<HistoryEvent>, ClientError> {
         let mut request = GetWorkflowExecutionHistoryRequest {
             namespace: self.client.namespace().to_owned(),

@@ -188,7 +188,7 @@ impl Client {
     /// One attempt of a call that was encoded before.
     pub(crate) async fn once_encoded(
         &self,
-        call: &unary::Encoded,
+        call: &unary::EncodedCall,
         limit: std::time::Duration,
     ) -> Result<bytes::Bytes, Status> {
         self.0.connection.once_encoded(call, limit).await
@@ -208,7 +208,7 @@ impl Client {
         self.0.connection.channel.metrics()
     }
 
-    /// What payloads pass on their way.
+    /// The codecs of this client.
     pub(crate) fn codecs(&self) -> &Codecs {
         &self.0.codecs
     }

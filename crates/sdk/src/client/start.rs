@@ -27,7 +27,7 @@ pub struct StartOptions {
     pub id: String,
     /// Whether an id that was used may be used again.
     pub id_reuse_policy: IdReusePolicy,
-    /// What happens if a run with the id is open.
+    /// The effect of a start while a run with the id is open.
     pub id_conflict_policy: IdConflictPolicy,
     /// All runs together.
     pub execution_timeout: Option<Duration>,
@@ -47,7 +47,7 @@ pub struct StartOptions {
     pub search_attributes: Vec<(String, Value)>,
     /// How urgent it is.
     pub priority: Option<Priority>,
-    /// Which version executes it, whatever the routing of its deployment is.
+    /// Which version executes it; this precedes the routing of its deployment.
     pub versioning: Option<VersioningOverride>,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,

@@ -57,21 +57,9 @@ impl WorkerBuilder {
         self
     }
 
-    /// Executes this task with a state.
-    pub fn task_with_state<T: Task>(mut self, state: Arc<T::State>) -> Self {
-        self.tasks.add::<T>(state);
-        self
-    }
-
     /// Executes the tasks of this instance, which they share.
     pub fn tasks<S: TaskSet>(mut self, instance: S) -> Self {
         Arc::new(instance).register(&mut self.tasks);
-        self
-    }
-
-    /// Adds tasks by hand.
-    pub fn register_tasks(mut self, register: impl FnOnce(&mut TaskRegistry)) -> Self {
-        register(&mut self.tasks);
         self
     }
 
@@ -194,7 +182,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long tasks may go on when the worker shuts down; 10 s if not given. Then they are told to stop, with
+    /// How long tasks may go on when the worker shuts down; 10 s if not given. Then they are cancelled, with
     /// [`CancelReason::WorkerShutdown`](crate::CancelReason::WorkerShutdown).
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.options.shutdown_grace = grace;

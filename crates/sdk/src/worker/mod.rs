@@ -25,7 +25,7 @@ pub(crate) mod shared;
 pub(crate) mod slots;
 mod tasks;
 mod threads;
-mod turns;
+mod workflow_task;
 pub(crate) mod workflows;
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Worker {
         Self { shared: Arc::new(shared), shutdown: watch::Sender::new(false) }
     }
 
-    /// What ends this worker.
+    /// A handle that ends this worker.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle(self.shutdown.clone())
     }

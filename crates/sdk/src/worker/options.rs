@@ -25,7 +25,7 @@ impl Default for Pollers {
     }
 }
 
-/// What [`WorkerBuilder`](super::WorkerBuilder) was told.
+/// Settings of a [`WorkerBuilder`](super::WorkerBuilder).
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerOptions {
     pub max_cached_workflows: usize,
@@ -72,7 +72,7 @@ impl Default for WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// What is wrong with them.
+    /// The first setting that cannot be used.
     pub(crate) fn problem(&self) -> Option<String> {
         let pollers = |pollers: Pollers| match pollers {
             Pollers::Fixed(count) => count > 0,

@@ -84,7 +84,7 @@ pub(super) async fn announce_shutdown(shared: &Shared) {
     }
 }
 
-/// What is to be said about the worker.
+/// The report about the worker.
 fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
     let poller_info = |active: usize, pollers: Pollers| {
         Some(WorkerPollerInfo {

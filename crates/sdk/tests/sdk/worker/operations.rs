@@ -2,9 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use segno_sdk::{
-    ContinueOptions, SearchAttribute, WorkflowStatus, prelude::*, testing::TestServer,
-};
+use segno_sdk::{ContinueOptions, SearchAttribute, WorkflowStatus, prelude::*, testing::TestServer};
 use serde_json::json;
 
 use super::{queue, server};
