@@ -12,7 +12,7 @@ use crate::{
     workflow::target,
 };
 
-/// What a method is marked as.
+/// The marker of a method.
 enum Mark {
     Run,
     Init,
@@ -174,7 +174,7 @@ fn form(signature: &Signature, what: &str, allowed: &[Form]) -> syn::Result<Form
     };
     match found {
         Some(form) if allowed.contains(&form) => Ok(form),
-        // What needs `&mut self` may as well do with less.
+        // Methods of `&self` may be called with a mutable reference, too.
         Some(Form::Shared) if allowed.contains(&Form::Exclusive) => Ok(Form::Exclusive),
         _ => {
             let forms: Vec<&str> = allowed
@@ -285,7 +285,7 @@ struct Call {
 }
 
 impl Call {
-    /// What stands between the bars of the closure after the state or context: all inputs in one pattern, or for a
+    /// The parameters of the closure after the state or context: all inputs in one pattern, or for a
     /// handler of all names the name and the arguments.
     fn parameters(&self, is_any: bool) -> TokenStream {
         let Self { input_type, pattern, .. } = self;

@@ -149,7 +149,7 @@ pub fn parameters(ty: &Type) -> Vec<Type> {
     }
 }
 
-/// What a function returns.
+/// The return type of a function.
 pub enum Output {
     Nothing,
     Plain(Type),

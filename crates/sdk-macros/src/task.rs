@@ -69,7 +69,7 @@ pub struct Definition<'a> {
     pub options: &'a Options,
     /// The type that the tasks share; none for a function.
     pub state: Option<&'a Type>,
-    /// What is called.
+    /// The function that is called.
     pub callee: TokenStream,
     pub receiver: Receiver,
 }

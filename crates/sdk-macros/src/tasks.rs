@@ -43,7 +43,7 @@ fn take_marks(block: &mut ItemImpl) -> Vec<(usize, Attribute)> {
     marked
 }
 
-/// What stands in the parentheses of an attribute.
+/// The tokens in the parentheses of an attribute.
 pub fn tokens_of(attribute: &Attribute) -> syn::Result<TokenStream> {
     match &attribute.meta {
         Meta::Path(_) => Ok(TokenStream::new()),

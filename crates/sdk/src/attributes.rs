@@ -109,11 +109,11 @@ impl SearchAttribute<SystemTime> {
     }
 }
 
-/// What a search attribute can be.
+/// A type of search attributes.
 pub trait SearchValue: Sized {
     /// For the wire.
     fn to_value(self) -> Value;
-    /// From the wire; `None` if it is something else.
+    /// From the wire; `None` if it is of another type.
     fn from_value(value: &Value) -> Option<Self>;
 }
 
@@ -130,7 +130,7 @@ impl<T: SearchValue> SearchAttribute<T> {
     }
 }
 
-/// What has search attributes: [`WorkflowInfo`](crate::WorkflowInfo) and
+/// A type with search attributes: [`WorkflowInfo`](crate::WorkflowInfo) and
 /// [`WorkflowDescription`](crate::WorkflowDescription).
 pub trait HasSearchAttributes {
     /// The value of one.
@@ -149,7 +149,7 @@ impl HasSearchAttributes for crate::WorkflowDescription {
     }
 }
 
-/// What [`Context::info`](crate::Context::info) gives.
+/// The type that [`Context::info`](crate::Context::info) returns.
 impl<T: HasSearchAttributes> HasSearchAttributes for std::sync::Arc<T> {
     fn search_value(&self, name: &str) -> Option<Value> {
         self.as_ref().search_value(name)

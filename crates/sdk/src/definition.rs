@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::{failure::Result, worker::versioning::VersioningBehavior, workflow::Context};
+use crate::{failure::Result, versioning::VersioningBehavior, workflow::Context};
 
 pub use crate::workflow::handlers::Handlers;
 pub use messages::{Query, Signal, Update};
@@ -38,7 +38,7 @@ pub trait Workflow: WorkflowDefinition {
     fn handlers() -> Handlers<Self::State> {
         Handlers::default()
     }
-    /// What it does when a newer version of its worker's deployment becomes current.
+    /// Whether it moves to another version when the server's routing does.
     fn versioning() -> VersioningBehavior {
         VersioningBehavior::Unspecified
     }
@@ -66,7 +66,7 @@ macro_rules! define_workflow {
     };
 }
 
-/// What both have in common.
+/// The common part of both macros.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __define {

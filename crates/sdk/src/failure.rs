@@ -16,7 +16,7 @@ use crate::converter;
 
 mod error;
 
-/// Why something failed, as the server stores it: a message, a kind, perhaps a cause. Cheap to clone.
+/// Why a task, workflow or call failed, as the server stores it: a message, a kind, perhaps a cause. Cheap to clone.
 #[derive(Clone)]
 pub struct Failure(Arc<Inner>);
 
@@ -26,7 +26,7 @@ struct Inner {
     cause: Option<Failure>,
 }
 
-/// What kind of failure it is.
+/// The kind of the failure.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FailureKind {
@@ -72,7 +72,7 @@ pub enum FailureKind {
     Nexus,
 }
 
-/// Why something is not tried again.
+/// Why there is no further attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -114,7 +114,7 @@ impl Failure {
         FailureBuilder(Self::with_info(message.into(), FailureInfo::ApplicationFailureInfo(info), None))
     }
 
-    /// What a cancelled workflow or task returns.
+    /// The failure that a cancelled workflow or task returns.
     pub fn cancelled() -> Self {
         let info = FailureInfo::CanceledFailureInfo(wire::CanceledFailureInfo::default());
         Self::with_info("cancelled".to_owned(), info, None)
@@ -151,7 +151,7 @@ impl Failure {
         self.0.wire.clone()
     }
 
-    /// What kind of failure it is.
+    /// The kind of the failure.
     pub fn kind(&self) -> &FailureKind {
         &self.0.kind
     }
@@ -166,7 +166,7 @@ impl Failure {
         &self.0.wire.stack_trace
     }
 
-    /// What caused it.
+    /// The failure that caused it.
     pub fn cause(&self) -> Option<&Failure> {
         self.0.cause.as_ref()
     }
@@ -205,7 +205,7 @@ impl Failure {
         }
     }
 
-    /// What [`FailureBuilder::details`] added, here or in the nearest cause that has any.
+    /// The details that [`FailureBuilder::details`] added, here or in the nearest cause that has any.
     pub fn details<T: DeserializeOwned>(&self) -> Option<T> {
         match self.detail_payloads().and_then(|details| details.payloads.first()) {
             Some(first) => converter::decode_payload(first).ok(),
@@ -243,7 +243,7 @@ impl FailureBuilder {
         self.change(|info| info.non_retryable = true)
     }
 
-    /// Adds something to read later with [`Failure::details`]. What cannot be serialised is left out.
+    /// Adds a value to read later with [`Failure::details`]. A value that cannot be serialised is left out.
     pub fn details<T: Serialize + ?Sized>(self, details: &T) -> Self {
         let payload = converter::encode_json(details).ok();
         self.change(|info| info.details = payload.map(|payload| Payloads { payloads: vec![payload] }))
@@ -259,7 +259,7 @@ impl FailureBuilder {
         self.change(|info| info.category = ApplicationErrorCategory::Benign as i32)
     }
 
-    /// What caused it.
+    /// The failure that caused it.
     pub fn caused_by(self, cause: impl Into<Failure>) -> Self {
         let mut wire = self.0.to_wire();
         wire.cause = Some(Box::new(cause.into().to_wire()));
@@ -393,7 +393,7 @@ impl StdError for Failure {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
         (Some(text), _) => (*text).to_owned(),

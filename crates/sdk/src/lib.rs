@@ -187,7 +187,7 @@
 //! # Tests
 //!
 //! With the feature `testing`, `testing::WorkflowTest` runs a workflow without a server on a virtual clock, and replays it
-//! after every turn:
+//! after every workflow task:
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -233,6 +233,7 @@ pub mod task;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub(crate) mod versioning;
 pub mod worker;
 pub mod workflow;
 
@@ -251,6 +252,7 @@ pub use task::*;
 pub use telemetry::Metrics;
 #[cfg(feature = "testing")]
 pub use testing::{TaskTest, TestRun, TestServer, WorkflowTest};
+pub use versioning::*;
 pub use worker::*;
 pub use workflow::*;
 
@@ -269,7 +271,7 @@ pub mod __private {
 
     pub use crate::{converter::ALL_PAYLOADS, task::blocking};
 
-    /// What a function of the user's returned, with the error that all have.
+    /// The result of a user's function, with the crate's own error.
     pub fn outcome<T, E: Into<crate::Error>>(outcome: Result<T, E>) -> crate::Result<T> {
         outcome.map_err(Into::into)
     }

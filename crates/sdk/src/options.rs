@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use segno_proto::{common, enums};
 
-use crate::priority::Priority;
+use crate::{
+    priority::Priority,
+    versioning::{InitialVersioning, VersioningOverride},
+};
 
 /// How failed attempts are repeated. The default is Temporal's: without end, after 1 s, doubled up to 100 s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
     /// The wait after the first attempt.
     pub initial_interval: Duration,
-    /// What each further wait is multiplied by.
+    /// The factor of each further wait.
     pub backoff_coefficient: f64,
     /// The longest wait; by default a hundred times the first.
     pub maximum_interval: Option<Duration>,
@@ -73,15 +76,15 @@ impl RetryPolicy {
     }
 }
 
-/// What happens when a task or a child is cancelled by the workflow.
+/// Effect of the cancellation of a task or child by its workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CancellationType {
-    /// It is asked to stop, and counts as cancelled at once.
+    /// A request to cancel is sent, and it counts as cancelled at once.
     #[default]
     TryCancel,
-    /// It is asked to stop, and the workflow waits for what comes of it.
+    /// A request to cancel is sent, and the workflow waits for the outcome.
     WaitCompleted,
-    /// It is not told, and counts as cancelled at once.
+    /// No request is sent, and it counts as cancelled at once.
     Abandon,
 }
 
@@ -106,9 +109,9 @@ pub struct ScheduleTaskOptions {
     pub retry_policy: Option<RetryPolicy>,
     /// How urgent it is, exactly; goes before `priority_seconds`.
     pub priority: Option<Priority>,
-    /// What a cancellation means.
+    /// The effect of a cancellation.
     pub cancellation: CancellationType,
-    /// Never hand it to the worker that asked for it in the same call.
+    /// Never hand it to the worker that schedules it in the same call.
     pub disable_eager: bool,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,
@@ -125,7 +128,7 @@ pub struct LocalOptions {
     pub retry_policy: Option<RetryPolicy>,
 }
 
-/// What happens to a child when its parent closes.
+/// The fate of a child when its parent closes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ParentClosePolicy {
     /// It is terminated.
@@ -133,7 +136,7 @@ pub enum ParentClosePolicy {
     Terminate,
     /// It goes on.
     Abandon,
-    /// It is asked to cancel itself.
+    /// It receives a request to cancel.
     RequestCancel,
 }
 
@@ -149,7 +152,7 @@ pub enum IdReusePolicy {
     RejectDuplicate,
 }
 
-/// What happens if a run with the id is open.
+/// The effect of a start while a run with the id is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IdConflictPolicy {
     /// The start fails.
@@ -180,9 +183,9 @@ pub struct ChildOptions {
     pub workflow_id: Option<String>,
     /// The task queue, if not the parent's own.
     pub queue: Option<String>,
-    /// What happens when the parent closes.
+    /// Its fate when the parent closes.
     pub parent_close_policy: ParentClosePolicy,
-    /// What a cancellation means.
+    /// The effect of a cancellation.
     pub cancellation: CancellationType,
     /// Whether an id that was used may be used again.
     pub id_reuse_policy: IdReusePolicy,
@@ -202,11 +205,13 @@ pub struct ChildOptions {
     pub memo: Vec<(String, serde_json::Value)>,
     /// Values to search by.
     pub search_attributes: Vec<(String, serde_json::Value)>,
+    /// Which version executes it; otherwise it inherits the version of the parent if its queue is of that version.
+    pub versioning: Option<VersioningOverride>,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,
 }
 
-/// What the next run has otherwise than this one: [`Context::continue_as_new_with_options`]. What is `None` or empty stays
+/// Differences of the next run to this one: [`Context::continue_as_new_with_options`]. What is `None` or empty stays
 /// as it is.
 ///
 /// [`Context::continue_as_new_with_options`]: crate::Context::continue_as_new_with_options
@@ -224,6 +229,8 @@ pub struct ContinueOptions {
     pub memo: Vec<(String, serde_json::Value)>,
     /// Values to search by that are added or changed.
     pub search_attributes: Vec<(String, serde_json::Value)>,
+    /// The version that executes its first workflow task; otherwise a pinned run stays on its version.
+    pub initial_versioning: Option<InitialVersioning>,
 }
 
 pub(crate) fn wire_duration(duration: Duration) -> Option<prost_types::Duration> {

@@ -7,7 +7,7 @@ use segno_proto::common;
 pub struct Priority {
     /// From 1, most urgent, to 5; 0 is the server's default, 3.
     pub key: u8,
-    /// Tasks with the same key take turns with those of other keys.
+    /// Tasks with the same key alternate with those of other keys.
     pub fairness_key: String,
     /// How large the share of the fairness key is; 0 is the default, 1.
     pub fairness_weight: f32,

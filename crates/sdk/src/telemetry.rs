@@ -1,6 +1,6 @@
 //! Logs, spans, and [metrics](Metrics).
 //!
-//! Calls of clients, turns of workflows and attempts of tasks are spans of `tracing`: `call`, `workflow` and `task`, with the
+//! Calls of clients, workflow tasks of workflows and attempts of tasks are spans of `tracing`: `call`, `workflow` and `task`, with the
 //! ids as fields, so that log lines inside of them have these ids. With the feature `otel` the OpenTelemetry trace
 //! is propagated in headers, as the global propagator writes it and as Temporal's other SDKs read it.
 //!
@@ -26,12 +26,12 @@ thread_local! {
     static REPLAYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the current thread replays a turn that history has already.
+/// Whether the current thread replays a workflow task that history has already.
 pub fn is_replaying() -> bool {
     REPLAYING.get()
 }
 
-/// Marks a turn on this thread until it is dropped.
+/// Marks a workflow task on this thread until it is dropped.
 pub(crate) struct ReplayMark(bool);
 
 impl ReplayMark {

@@ -1,7 +1,10 @@
 //! Batch operations on many workflows.
 
 use segno_proto::{
-    batch::{BatchOperationCancellation, BatchOperationDeletion, BatchOperationSignal, BatchOperationTermination},
+    batch::{
+        BatchOperationCancellation, BatchOperationDeletion, BatchOperationSignal, BatchOperationTermination,
+        BatchOperationUpdateWorkflowExecutionOptions,
+    },
     enums::BatchOperationState,
     workflowservice::{
         DescribeBatchOperationRequest, StartBatchOperationRequest, StopBatchOperationRequest,
@@ -14,6 +17,7 @@ use super::{Client, ClientError};
 use crate::{
     converter,
     definition::{Data, Signal},
+    versioning::VersioningOverride,
 };
 
 /// All workflows that a filter matches: [`Client::batch`].
@@ -73,6 +77,26 @@ impl Batch {
     pub async fn cancel(self) -> Result<BatchJob, ClientError> {
         let identity = self.identity();
         self.start(Operation::CancellationOperation(BatchOperationCancellation { identity })).await
+    }
+
+    /// Sets which version executes them.
+    pub async fn set_versioning_override(self, versioning: VersioningOverride) -> Result<BatchJob, ClientError> {
+        self.update_versioning(Some(&versioning)).await
+    }
+
+    /// Removes their overrides.
+    pub async fn remove_versioning_override(self) -> Result<BatchJob, ClientError> {
+        self.update_versioning(None).await
+    }
+
+    async fn update_versioning(self, versioning: Option<&VersioningOverride>) -> Result<BatchJob, ClientError> {
+        let (options, mask) = VersioningOverride::update(versioning);
+        let operation = BatchOperationUpdateWorkflowExecutionOptions {
+            identity: self.identity(),
+            workflow_execution_options: Some(options),
+            update_mask: Some(mask),
+        };
+        self.start(Operation::UpdateWorkflowOptionsOperation(operation)).await
     }
 
     /// Deletes them with their histories.

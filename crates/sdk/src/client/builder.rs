@@ -197,7 +197,7 @@ impl ClientBuilder {
             let Some(name) = name.strip_prefix("TEMPORAL_").filter(|_| !value.is_empty()) else { continue };
             if let Some(key) = name.strip_prefix("GRPC_META_") {
                 let key = key.to_lowercase().replace('_', "-");
-                // What comes later counts: the environment after the file.
+                // The last value counts: the environment comes after the file.
                 builder.metadata.retain(|(there, _)| *there != key);
                 builder = builder.metadata(key, value);
                 continue;
@@ -271,7 +271,7 @@ impl ClientBuilder {
         secure.then(|| super::tls::Tls::new(options, authority.host())).transpose().map_err(ClientError::Configuration)
     }
 
-    /// What is added to every call.
+    /// The metadata of every call.
     fn entries(&self) -> Result<HeaderMap, ClientError> {
         let own = [
             ("user-agent", concat!("segno-rust/", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -350,6 +350,22 @@ mod tests {
 
     fn from(variables: &[(&str, &str)]) -> Result<ClientBuilder, ClientError> {
         ClientBuilder::from_variables(variables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())))
+    }
+
+    #[cfg(feature = "envconfig")]
+    #[test]
+    fn settings_of_a_profile() {
+        let path = std::env::temp_dir().join(format!("segno-sdk-profile-{}.toml", std::process::id()));
+        let text = "[profile.shop]\naddress = \"example.com:7233\"\nnamespace = \"shop\"\n";
+        std::fs::write(&path, text).unwrap();
+        let builder = ClientBuilder::from_profile(Some(&path), "shop");
+        let missing = ClientBuilder::from_profile(Some(&path), "till");
+        std::fs::remove_file(&path).unwrap();
+        let builder = builder.unwrap();
+        assert_eq!((builder.target.as_str(), builder.namespace.as_str()), ("example.com:7233", "shop"));
+        assert!(
+            matches!(missing, Err(ClientError::Configuration(why)) if why.contains("there is no profile \"till\""))
+        );
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct TaskCompletion {
     target: Target,
 }
 
-/// What the server says to a heartbeat.
+/// The server's reply to a heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskHeartbeat {
@@ -134,7 +134,7 @@ impl TaskCompletion {
         Ok(())
     }
 
-    /// It was cancelled, as the workflow asked.
+    /// It was cancelled, as the workflow requested.
     pub async fn cancelled(&self) -> Result<(), ClientError> {
         let (namespace, identity) = (self.client.namespace().to_owned(), self.client.identity().to_owned());
         match self.target.clone() {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::{
     metered::MeteredChannel,
-    unary::{Encoded, MESSAGE_BYTES_MAX, Method},
+    unary::{EncodedCall, MESSAGE_BYTES_MAX, Method},
 };
 
 /// One attempt of a call that does not wait for anything.
@@ -26,7 +26,7 @@ const ATTEMPT: Duration = Duration::from_secs(20);
 /// One attempt of a call that waits for news; the server answers before, with none.
 const LONG_POLL: Duration = Duration::from_secs(70);
 /// How long attempts are repeated.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Temporal's service.
 pub(crate) type Service = WorkflowServiceClient<MeteredChannel>;
@@ -68,7 +68,7 @@ impl Connection {
         C: FnMut(Service) -> F,
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.repeat(call, ATTEMPT, PATIENCE).await
+        self.repeat(call, ATTEMPT, RETRY_TIME_MAX).await
     }
 
     /// One attempt of a call that workers make all the time.
@@ -81,7 +81,7 @@ impl Connection {
     }
 
     /// One attempt of a call that was encoded before.
-    pub async fn once_encoded(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
+    pub async fn once_encoded(&self, call: &EncodedCall, limit: Duration) -> Result<Bytes, Status> {
         self.channel.unary(call, limit).await
     }
 
@@ -94,12 +94,12 @@ impl Connection {
         method.decode(self.send_encoded(&method.encode(request)).await?)
     }
 
-    async fn send_encoded(&self, call: &Encoded) -> Result<Bytes, Status> {
-        let mut failing = Failing::default();
+    async fn send_encoded(&self, call: &EncodedCall) -> Result<Bytes, Status> {
+        let mut retries = RetryState::default();
         loop {
             match self.channel.unary(call, ATTEMPT).await {
                 Ok(answer) => return Ok(answer),
-                Err(status) => failing.wait(status, PATIENCE).await?,
+                Err(status) => retries.wait(status, RETRY_TIME_MAX).await?,
             }
         }
     }
@@ -110,15 +110,15 @@ impl Connection {
         C: FnMut(Service) -> F,
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        self.repeat(call, LONG_POLL, PATIENCE).await
+        self.repeat(call, LONG_POLL, RETRY_TIME_MAX).await
     }
 
-    async fn repeat<T, F, C>(&self, mut call: C, attempt: Duration, patience: Duration) -> Result<T, Status>
+    async fn repeat<T, F, C>(&self, mut call: C, attempt: Duration, time_max: Duration) -> Result<T, Status>
     where
         C: FnMut(Service) -> F,
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let mut failing = Failing::default();
+        let mut retries = RetryState::default();
         loop {
             let outcome = tokio::time::timeout(attempt, call(self.service())).await;
             let status = match outcome {
@@ -126,27 +126,27 @@ impl Connection {
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded(format!("no answer within {attempt:?}")),
             };
-            failing.wait(status, patience).await?;
+            retries.wait(status, time_max).await?;
         }
     }
 }
 
 /// A call that failed and is tried again.
 #[derive(Default)]
-struct Failing {
+struct RetryState {
     /// Counted from the first failure: an attempt that waits for news may take long by itself.
     since: Option<Instant>,
     waits: Waits,
 }
 
-impl Failing {
+impl RetryState {
     /// Waits until the next attempt. `Err`: there is none.
-    async fn wait(&mut self, status: Status, patience: Duration) -> Result<(), Status> {
+    async fn wait(&mut self, status: Status, time_max: Duration) -> Result<(), Status> {
         if !is_retryable(status.code()) || is_too_large(&status) {
             return Err(status);
         }
         let wait = self.waits.next(status.code());
-        if self.since.get_or_insert_with(Instant::now).elapsed() + wait > patience {
+        if self.since.get_or_insert_with(Instant::now).elapsed() + wait > time_max {
             return Err(status);
         }
         tracing::debug!(code = ?status.code(), message = status.message(), ?wait, "a call is repeated");

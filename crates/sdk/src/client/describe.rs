@@ -12,7 +12,10 @@ use segno_proto::{
 use serde::de::DeserializeOwned;
 
 use super::{Client, ClientError};
-use crate::converter;
+use crate::{
+    converter,
+    versioning::{DeploymentVersion, VersioningBehavior},
+};
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,7 +50,7 @@ impl WorkflowStatus {
     }
 }
 
-/// What is known about one run of a workflow.
+/// One run of a workflow, as the server describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkflowDescription {
@@ -71,6 +74,10 @@ pub struct WorkflowDescription {
     pub history_bytes: i64,
     /// The id of the workflow that started it.
     pub parent_id: Option<String>,
+    /// The version of the worker that completed its last workflow task, or to which it was pinned at its start.
+    pub version: Option<DeploymentVersion>,
+    /// The behaviour that this worker reported.
+    pub versioning: VersioningBehavior,
     memo: BTreeMap<String, Payload>,
     search_attributes: BTreeMap<String, Payload>,
     raw: DescribeWorkflowExecutionResponse,
@@ -87,6 +94,7 @@ impl WorkflowDescription {
 
     pub(super) async fn of_info(client: &Client, info: WorkflowExecutionInfo) -> Result<Self, ClientError> {
         let execution = info.execution.unwrap_or_default();
+        let versioning = info.versioning_info;
         let mut memo = BTreeMap::new();
         for (key, payload) in info.memo.unwrap_or_default().fields {
             memo.insert(key, client.codecs().decode_one(payload).await?);
@@ -101,6 +109,10 @@ impl WorkflowDescription {
             close_time: info.close_time.as_ref().and_then(time),
             history_length: info.history_length,
             history_bytes: info.history_size_bytes,
+            versioning: versioning
+                .as_ref()
+                .map_or_else(Default::default, |it| VersioningBehavior::from_wire(it.behavior)),
+            version: versioning.and_then(|it| it.deployment_version).map(DeploymentVersion::from_wire),
             parent_id: info.parent_execution.map(|parent| parent.workflow_id).filter(|id| !id.is_empty()),
             memo,
             search_attributes: info.search_attributes.unwrap_or_default().indexed_fields,
@@ -113,14 +125,9 @@ impl WorkflowDescription {
         self.memo.get(key).map(converter::decode_payload).transpose().map_err(Into::into)
     }
 
-    /// What the workflow stored with `set_state`.
+    /// The value that the workflow stored with `set_state`.
     pub fn state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ClientError> {
         self.memo(&format!("state.{key}"))
-    }
-
-    /// The keys of all notes.
-    pub fn memo_keys(&self) -> impl Iterator<Item = &str> {
-        self.memo.keys().map(String::as_str)
     }
 
     /// A value to search by.

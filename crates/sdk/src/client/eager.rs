@@ -5,15 +5,20 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use segno_proto::workflowservice::PollWorkflowTaskQueueResponse;
+use segno_proto::{deployment::WorkerDeploymentOptions, workflowservice::PollWorkflowTaskQueueResponse};
 
 use super::Client;
 use crate::lock::lock;
 
 /// A reserved place for one workflow task. Dropping it gives the place back.
-pub(crate) type Place = Box<dyn FnOnce(PollWorkflowTaskQueueResponse) + Send>;
+pub(crate) struct EagerPlace {
+    /// Takes the task.
+    pub take: Box<dyn FnOnce(PollWorkflowTaskQueueResponse) + Send>,
+    /// The version of the worker.
+    pub deployment_options: Option<WorkerDeploymentOptions>,
+}
 /// Reserves a place for a workflow of this kind, if the worker has one.
-type Reserve = Arc<dyn Fn(&str) -> Option<Place> + Send + Sync>;
+type Reserve = Arc<dyn Fn(&str) -> Option<EagerPlace> + Send + Sync>;
 
 /// The workers of a client that take first workflow tasks, by task queue.
 #[derive(Default)]
@@ -24,7 +29,7 @@ impl EagerWorkers {
         change(&mut lock(&self.0))
     }
 
-    fn reserve(&self, queue: &str, kind: &str) -> Option<Place> {
+    fn reserve(&self, queue: &str, kind: &str) -> Option<EagerPlace> {
         let workers = self.with(|all| all.get(queue).cloned())?;
         workers.iter().find_map(|reserve| reserve(kind))
     }
@@ -55,14 +60,14 @@ impl Client {
     pub(crate) fn offer_eager(
         &self,
         queue: &str,
-        reserve: impl Fn(&str) -> Option<Place> + Send + Sync + 'static,
+        reserve: impl Fn(&str) -> Option<EagerPlace> + Send + Sync + 'static,
     ) -> EagerOffer {
         let reserve: Reserve = Arc::new(reserve);
         self.0.eager.with(|all| all.entry(queue.to_owned()).or_default().push(reserve.clone()));
         EagerOffer { client: self.clone(), queue: queue.to_owned(), reserve }
     }
 
-    pub(super) fn reserve_eager(&self, queue: &str, kind: &str) -> Option<Place> {
+    pub(super) fn reserve_eager(&self, queue: &str, kind: &str) -> Option<EagerPlace> {
         self.0.eager.reserve(queue, kind)
     }
 }
@@ -75,7 +80,7 @@ mod tests {
     async fn offers_last_until_they_are_dropped() {
         let client = Client::builder().lazy().connect().await.unwrap();
         assert!(client.reserve_eager("a", "x").is_none());
-        let place = |kind: &str| (kind == "x").then(|| Box::new(|_| ()) as Place);
+        let place = |kind: &str| (kind == "x").then(|| EagerPlace { take: Box::new(|_| ()), deployment_options: None });
         let first = client.offer_eager("a", place);
         let second = client.offer_eager("a", place);
         assert!(client.reserve_eager("a", "x").is_some());

@@ -6,7 +6,7 @@ use tonic::{Code, Status};
 
 use crate::{converter::ConversionError, failure::Failure};
 
-/// What a call of the client can end with.
+/// Errors of calls.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -38,7 +38,7 @@ pub enum ClientError {
     Rpc {
         /// gRPC's code.
         code: Code,
-        /// What the server says.
+        /// The server's message.
         message: String,
     },
     /// A value that cannot be sent, or that is not what was expected.
@@ -117,7 +117,7 @@ fn of_multiple(status: Status, workflow_id: &str) -> ClientError {
     }
 }
 
-/// What the server adds to an error, if it is of this type.
+/// The detail that the server adds to an error, if it is of this type.
 pub(crate) fn detail<T: Message + Default>(status: &Status, name: &str) -> Option<T> {
     let status = google::rpc::Status::decode(status.details()).ok()?;
     let any = status.details.into_iter().find(|any| any.type_url.rsplit('.').next() == Some(name))?;

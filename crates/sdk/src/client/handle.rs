@@ -8,11 +8,15 @@ use segno_proto::{
     events::HistoryEvent,
     query::WorkflowQuery,
     update::Input,
+    workflow::{
+        PostResetOperation,
+        post_reset_operation::{UpdateWorkflowOptions, Variant},
+    },
     workflowservice::{
         DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
         PauseWorkflowExecutionRequest, QueryWorkflowRequest, RequestCancelWorkflowExecutionRequest,
         ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest, TerminateWorkflowExecutionRequest,
-        UnpauseWorkflowExecutionRequest,
+        UnpauseWorkflowExecutionRequest, UpdateWorkflowExecutionOptionsRequest,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -23,13 +27,14 @@ use uuid::Uuid;
 use super::{
     Client, ClientCallKind, ClientError, UpdateHandle, UpdateOptions, WorkflowDescription,
     error::unreadable,
-    interceptor::Sent,
+    interceptor::OutgoingArguments,
     result::wait,
     update::{send, update_request},
 };
 use crate::{
     converter,
     definition::{Data, Query, Signal, Update, WorkflowDefinition},
+    versioning::VersioningOverride,
 };
 
 /// A workflow of which no type is known: values are JSON.
@@ -52,6 +57,8 @@ pub struct ResetOptions {
     pub exclude_signals: bool,
     /// Forget updates that came later.
     pub exclude_updates: bool,
+    /// The override of the new run, in place of the one that it would inherit.
+    pub versioning: Option<VersioningOverride>,
 }
 
 /// A workflow that was started. What is sent goes to its current run; after [`Client::handle_of_run`] to that run only.
@@ -101,7 +108,7 @@ impl<W> Handle<W> {
         &self.workflow_id
     }
 
-    /// The run that was started, or that was asked for.
+    /// The run that was started, or that the handle is for.
     pub fn run_id(&self) -> Option<&str> {
         [&self.run_id, &self.first_run_id].into_iter().find(|id| !id.is_empty()).map(String::as_str)
     }
@@ -130,7 +137,7 @@ impl<W> Handle<W> {
             request_id: Uuid::new_v4().to_string(),
             ..Default::default()
         };
-        let call = async |sent: Sent| {
+        let call = async |sent: OutgoingArguments| {
             let (header, input) = (sent.header, self.client.outgoing(sent.arguments).await?);
             let request = SignalWorkflowExecutionRequest { header, input, ..request };
             self.client
@@ -141,7 +148,9 @@ impl<W> Handle<W> {
                 .await?;
             Ok(())
         };
-        self.client.intercepted(ClientCallKind::Signal, &self.workflow_id, name, Sent::new(input), call).await
+        self.client
+            .intercepted(ClientCallKind::Signal, &self.workflow_id, name, OutgoingArguments::new(input), call)
+            .await
     }
 
     /// Sends a signal.
@@ -167,7 +176,7 @@ impl<W> Handle<W> {
     }
 
     async fn send_query(&self, name: &str, input: Vec<Payload>) -> Result<Vec<Payload>, ClientError> {
-        let call = async |Sent { header, arguments, .. }| {
+        let call = async |OutgoingArguments { header, arguments, .. }| {
             let query_args = self.client.outgoing(arguments).await?;
             let request = QueryWorkflowRequest {
                 namespace: self.client.namespace().to_owned(),
@@ -184,7 +193,9 @@ impl<W> Handle<W> {
                 .await?;
             self.client.incoming(answer.query_result).await
         };
-        self.client.intercepted(ClientCallKind::Query, &self.workflow_id, name, Sent::new(input), call).await
+        self.client
+            .intercepted(ClientCallKind::Query, &self.workflow_id, name, OutgoingArguments::new(input), call)
+            .await
     }
 
     /// Asks a query.
@@ -206,13 +217,15 @@ impl<W> Handle<W> {
         options: UpdateOptions,
         stage: Stage,
     ) -> Result<UpdateHandle<O>, ClientError> {
-        let call = async |Sent { header, arguments, .. }| {
+        let call = async |OutgoingArguments { header, arguments, .. }| {
             let args = self.client.outgoing(arguments).await?;
             let input = Input { header, name: name.to_owned(), args };
             let request = update_request(&self.client, &self.workflow_id, &self.run_id, input, options, stage);
             send(&self.client, request, stage).await
         };
-        self.client.intercepted(ClientCallKind::Update, &self.workflow_id, name, Sent::new(input), call).await
+        self.client
+            .intercepted(ClientCallKind::Update, &self.workflow_id, name, OutgoingArguments::new(input), call)
+            .await
     }
 
     /// Sends an update and waits for its result.
@@ -253,7 +266,7 @@ impl<W> Handle<W> {
         UpdateHandle::new(client, workflow_id, self.run_id.clone(), update_id.into(), None)
     }
 
-    /// What the workflow stored under this key with `set_state`. No worker is needed for that.
+    /// The value that the workflow stored under this key with `set_state`. No worker is needed for that.
     pub async fn state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, ClientError> {
         self.describe().await?.state(key)
     }
@@ -302,7 +315,7 @@ impl<W> Handle<W> {
         Ok(())
     }
 
-    /// What is known about it.
+    /// The server's description of it.
     pub async fn describe(&self) -> Result<WorkflowDescription, ClientError> {
         let request = DescribeWorkflowExecutionRequest {
             namespace: self.client.namespace().to_owned(),
@@ -318,7 +331,7 @@ impl<W> Handle<W> {
         WorkflowDescription::new(&self.client, answer).await
     }
 
-    /// Its whole history: of the run that was started or asked for, else of the current one.
+    /// Its whole history: of the run that was started or that the handle is for, else of the current one.
     pub async fn history(&self) -> Result<Vec<HistoryEvent>, ClientError> {
         let mut request = GetWorkflowExecutionHistoryRequest {
             namespace: self.client.namespace().to_owned(),
@@ -347,7 +360,13 @@ impl<W> Handle<W> {
     pub async fn reset(&self, options: ResetOptions) -> Result<Self, ClientError> {
         use segno_proto::enums::ResetReapplyExcludeType as Exclude;
         let excluded = [(options.exclude_signals, Exclude::Signal), (options.exclude_updates, Exclude::Update)];
+        let post_reset_operations = options.versioning.iter().map(|versioning| {
+            let (options, mask) = VersioningOverride::update(Some(versioning));
+            let update = UpdateWorkflowOptions { workflow_execution_options: Some(options), update_mask: Some(mask) };
+            PostResetOperation { variant: Some(Variant::UpdateWorkflowOptions(update)) }
+        });
         let request = ResetWorkflowExecutionRequest {
+            post_reset_operations: post_reset_operations.collect(),
             namespace: self.client.namespace().to_owned(),
             workflow_execution: self.own_execution(),
             reason: options.reason,
@@ -369,6 +388,34 @@ impl<W> Handle<W> {
             })
             .await?;
         Ok(Self::of_start(self.client.clone(), self.workflow_id.clone(), answer.run_id))
+    }
+
+    /// Sets which version executes it, also if it runs already; see [`VersioningOverride`].
+    pub async fn set_versioning_override(&self, versioning: VersioningOverride) -> Result<(), ClientError> {
+        self.update_versioning(Some(&versioning)).await
+    }
+
+    /// Removes its override: its behaviour and the routing of the deployment decide again which version executes it.
+    pub async fn remove_versioning_override(&self) -> Result<(), ClientError> {
+        self.update_versioning(None).await
+    }
+
+    async fn update_versioning(&self, versioning: Option<&VersioningOverride>) -> Result<(), ClientError> {
+        let (options, mask) = VersioningOverride::update(versioning);
+        let request = UpdateWorkflowExecutionOptionsRequest {
+            namespace: self.client.namespace().to_owned(),
+            workflow_execution: self.execution(),
+            workflow_execution_options: Some(options),
+            update_mask: Some(mask),
+            identity: self.client.identity().to_owned(),
+        };
+        self.client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.update_workflow_execution_options(request).await }
+            })
+            .await?;
+        Ok(())
     }
 
     /// Lets no workflow task and no task of it begin until [`unpause`](Self::unpause).

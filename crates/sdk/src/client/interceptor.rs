@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::{Client, ClientError};
 use crate::{converter::Arguments, telemetry::spans::call_span};
 
-/// What a call does.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -39,7 +39,7 @@ impl ClientCallKind {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientCall {
-    /// What it does.
+    /// The action.
     pub kind: ClientCallKind,
     /// The workflow's id.
     pub workflow_id: String,
@@ -49,7 +49,7 @@ pub struct ClientCall {
     pub arguments: Arguments,
     /// The arguments of the workflow that is started along with a signal or an update.
     pub start_arguments: Arguments,
-    /// What travels along, for interceptors at the other end. It does not pass the codecs.
+    /// Headers for interceptors at the other end. They do not pass the codecs.
     pub headers: BTreeMap<String, Payload>,
 }
 
@@ -73,15 +73,15 @@ pub trait ClientInterceptor: Send + Sync + 'static {
     }
 }
 
-/// What a call sends, after the interceptors.
+/// The arguments that a call sends, after the interceptors.
 #[derive(Default)]
-pub(super) struct Sent {
+pub(super) struct OutgoingArguments {
     pub header: Option<Header>,
     pub arguments: Vec<Payload>,
     pub start_arguments: Vec<Payload>,
 }
 
-impl Sent {
+impl OutgoingArguments {
     /// Of a call that starts no workflow along the way.
     pub fn new(arguments: Vec<Payload>) -> Self {
         Self { arguments, ..Self::default() }
@@ -98,8 +98,8 @@ impl Client {
         kind: ClientCallKind,
         workflow_id: &str,
         name: &str,
-        sent: Sent,
-        call: impl FnOnce(Sent) -> F,
+        sent: OutgoingArguments,
+        call: impl FnOnce(OutgoingArguments) -> F,
     ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
@@ -113,8 +113,8 @@ impl Client {
         kind: ClientCallKind,
         workflow_id: &str,
         name: &str,
-        sent: Sent,
-        call: impl FnOnce(Sent) -> F,
+        sent: OutgoingArguments,
+        call: impl FnOnce(OutgoingArguments) -> F,
     ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
@@ -142,7 +142,7 @@ impl Client {
             Ok(()) => {
                 let (arguments, start_arguments) = (described.arguments.clone(), described.start_arguments.clone());
                 let header = described.header();
-                call(Sent { header, arguments: arguments.0, start_arguments: start_arguments.0 }).await
+                call(OutgoingArguments { header, arguments: arguments.0, start_arguments: start_arguments.0 }).await
             }
             Err(error) => Err(error),
         };
@@ -182,11 +182,11 @@ mod tests {
             let builder = Client::builder().interceptor(Noted("a", false, notes.clone()));
             builder.interceptor(Noted("b", refuses, notes.clone())).lazy().connect()
         };
-        let sent = || Sent::new(crate::converter::encode(&7u32, 1).unwrap());
+        let sent = || OutgoingArguments::new(crate::converter::encode(&7u32, 1).unwrap());
         let headers = client(false)
             .await
             .unwrap()
-            .intercepted(ClientCallKind::Signal, "id", "paid", sent(), async |sent: Sent| {
+            .intercepted(ClientCallKind::Signal, "id", "paid", sent(), async |sent: OutgoingArguments| {
                 Ok((sent.header.unwrap_or_default().fields.len(), Arguments(sent.arguments).get::<u32>(0)?))
             })
             .await;

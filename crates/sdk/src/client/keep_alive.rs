@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// How long the server may take for its sign of life.
 const PROBE: Duration = Duration::from_secs(15);
 
-/// Counts the reads of a stream that brought something.
+/// Counts the reads of a stream that brought bytes.
 #[derive(Clone, Default)]
 pub(super) struct Reads(Arc<AtomicU64>);
 
@@ -29,19 +29,19 @@ impl Reads {
 }
 
 /// A stream whose reads are counted.
-pub(super) struct Counting<T> {
+pub(super) struct CountingStream<T> {
     stream: T,
     reads: Reads,
 }
 
-impl<T> Counting<T> {
+impl<T> CountingStream<T> {
     pub fn new(stream: T) -> (Self, Reads) {
         let reads = Reads::default();
         (Self { stream, reads: reads.clone() }, reads)
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Counting<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for CountingStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         self.reads.0.fetch_add(1, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Counting<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counting<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for CountingStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -75,7 +75,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counting<T> {
     }
 }
 
-/// Ends when the connection is dead. A connection on which something is read is alive, however long the answer to a probe
+/// Ends when the connection is dead. A connection on which bytes arrive is alive, however long the answer to a probe
 /// takes: it may stand behind a long answer to a call.
 pub(super) async fn lost(mut pings: PingPong, reads: Reads, interval: Duration) {
     let mut seen = reads.count();

@@ -13,7 +13,7 @@ use tonic::{Code, Status, body::Body, codegen::Service};
 
 use super::{
     transport::{Answer, Transport},
-    unary::Encoded,
+    unary::EncodedCall,
 };
 use crate::telemetry::Metrics;
 
@@ -36,7 +36,7 @@ impl MeteredChannel {
 
 impl MeteredChannel {
     /// One call.
-    pub async fn unary(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
+    pub async fn unary(&self, call: &EncodedCall, limit: Duration) -> Result<Bytes, Status> {
         let began = self.counting.is_some().then(Instant::now);
         let answer = self.transport.unary(call, limit).await;
         if let (Some((metrics, namespace)), Some(began)) = (self.counting.as_deref(), began) {

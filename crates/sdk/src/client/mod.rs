@@ -7,6 +7,7 @@ mod batch;
 mod builder;
 mod completion;
 mod connection;
+mod deployment;
 mod describe;
 mod dial;
 mod eager;
@@ -42,9 +43,10 @@ pub use batch::{Batch, BatchJob, BatchProgress};
 pub use builder::ClientBuilder;
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
+pub use deployment::{DeploymentDescription, DeploymentHandle, VersionStatus, VersionSummary};
 pub(crate) use describe::time;
 pub use describe::{WorkflowDescription, WorkflowStatus};
-pub(crate) use eager::{EagerOffer, Place};
+pub(crate) use eager::{EagerOffer, EagerPlace};
 pub use error::ClientError;
 pub(crate) use error::detail;
 pub use handle::{Handle, RawWorkflow, ResetOptions};
@@ -53,11 +55,11 @@ pub use list::{WorkflowCount, WorkflowList};
 pub(crate) use pages::{PAGE, Pages};
 pub use proxy::HttpProxy;
 pub use queue::Queue;
-pub use start::{StartOptions, VersioningOverride};
+pub use start::StartOptions;
 pub use tls_options::TlsOptions;
 pub use update::{UpdateHandle, UpdateOptions};
 
-pub use crate::priority::Priority;
+pub use crate::{priority::Priority, versioning::VersioningOverride};
 
 use crate::{
     converter::{self, codec::Codecs},
@@ -186,7 +188,7 @@ impl Client {
     /// One attempt of a call that was encoded before.
     pub(crate) async fn once_encoded(
         &self,
-        call: &unary::Encoded,
+        call: &unary::EncodedCall,
         limit: std::time::Duration,
     ) -> Result<bytes::Bytes, Status> {
         self.0.connection.once_encoded(call, limit).await
@@ -206,7 +208,7 @@ impl Client {
         self.0.connection.channel.metrics()
     }
 
-    /// What payloads pass on their way.
+    /// The codecs of this client.
     pub(crate) fn codecs(&self) -> &Codecs {
         &self.0.codecs
     }

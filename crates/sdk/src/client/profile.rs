@@ -12,7 +12,7 @@ use super::ClientError;
 /// The profile that is used if none is named.
 const DEFAULT: &str = "default";
 
-/// What a file says, as environment variables. `file` and `profile` are what the program said; otherwise the environment
+/// The settings of a file, as environment variables. `file` and `profile` are the program's choice; otherwise the environment
 /// and the usual place are looked at. No file in the usual place is no error, unless a profile was named.
 pub(super) fn variables(file: Option<&Path>, profile: Option<&str>) -> Result<Vec<(String, String)>, ClientError> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());

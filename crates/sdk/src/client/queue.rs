@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{
     Client, ClientCallKind, ClientError, Handle, RawWorkflow, StartOptions, UpdateOptions,
     error::of_start,
-    interceptor::Sent,
+    interceptor::OutgoingArguments,
     update::{UpdateHandle, update_request},
 };
 use crate::{
@@ -105,14 +105,19 @@ impl Queue {
         let (id, kind) = (request.workflow_id.clone(), request.workflow_type.clone().unwrap_or_default().name);
         // With a delay there is no workflow task to hand over yet.
         let is_immediate = request.workflow_start_delay.is_none() && request.cron_schedule.is_empty();
-        let call = async |Sent { header, arguments, .. }| {
+        let call = async |OutgoingArguments { header, arguments, .. }| {
             let input = self.client.outgoing(arguments).await?;
             let place = match is_immediate {
                 true => self.client.reserve_eager(&self.name, &kind),
                 false => None,
             };
-            let request_eager_execution = place.is_some();
-            let request = StartWorkflowExecutionRequest { header, input, request_eager_execution, ..request };
+            let request = StartWorkflowExecutionRequest {
+                header,
+                input,
+                request_eager_execution: place.is_some(),
+                eager_worker_deployment_options: place.as_ref().and_then(|place| place.deployment_options.clone()),
+                ..request
+            };
             let mut answer = self
                 .client
                 .call(|mut service| {
@@ -122,11 +127,12 @@ impl Queue {
                 .await
                 .map_err(|status| of_start(status, &request.workflow_id))?;
             if let (Some(place), Some(task)) = (place, answer.eager_workflow_task.take()) {
-                place(task);
+                (place.take)(task);
             }
             Ok(answer)
         };
-        let answer = self.client.intercepted(ClientCallKind::Start, &id, &kind, Sent::new(input), call).await?;
+        let answer =
+            self.client.intercepted(ClientCallKind::Start, &id, &kind, OutgoingArguments::new(input), call).await?;
         Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
     }
 
@@ -166,7 +172,7 @@ impl Queue {
             ..Default::default()
         };
         let id = request.workflow_id.clone();
-        let call = async |Sent { header, arguments, start_arguments }| {
+        let call = async |OutgoingArguments { header, arguments, start_arguments }| {
             let input = self.client.outgoing(start_arguments).await?;
             let signal_input = self.client.outgoing(arguments).await?;
             let request = SignalWithStartWorkflowExecutionRequest { header, input, signal_input, ..request };
@@ -178,7 +184,7 @@ impl Queue {
                 .await
                 .map_err(|status| of_start(status, &request.workflow_id))
         };
-        let sent = Sent { header: None, arguments, start_arguments };
+        let sent = OutgoingArguments { header: None, arguments, start_arguments };
         let answer = self.client.intercepted(ClientCallKind::SignalWithStart, &id, signal.name(), sent, call).await?;
         Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
     }
@@ -209,7 +215,7 @@ impl Queue {
             .and_then(|request| request.meta.clone())
             .map(|meta| meta.update_id)
             .unwrap_or_default();
-        let sent = Sent { header: None, arguments, start_arguments };
+        let sent = OutgoingArguments { header: None, arguments, start_arguments };
         let call = async |sent| self.start_and_update(start, update, sent).await;
         let (run_id, outcome) =
             self.client.intercepted(ClientCallKind::UpdateWithStart, &workflow_id, name, sent, call).await?;
@@ -222,7 +228,7 @@ impl Queue {
         &self,
         mut start: StartWorkflowExecutionRequest,
         mut update: UpdateWorkflowExecutionRequest,
-        sent: Sent,
+        sent: OutgoingArguments,
     ) -> Result<(String, Option<Outcome>), ClientError> {
         let workflow_id = start.workflow_id.clone();
         if let Some(input) = update.request.as_mut().and_then(|request| request.input.as_mut()) {
@@ -237,7 +243,7 @@ impl Queue {
             operations: vec![operation(Content::StartWorkflow(start)), operation(Content::UpdateWorkflow(update))],
             ..Default::default()
         };
-        // The server may answer before the update is accepted; then the same is asked again.
+        // The server may answer before the update is accepted; then the same call is repeated.
         loop {
             let answer = self
                 .client

@@ -13,7 +13,7 @@ use segno_proto::{
 use super::{Client, ClientError};
 use crate::failure::Failure;
 
-/// How long until a paused workflow is asked for again.
+/// The interval of polls for the result of a paused workflow.
 const PAUSED_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where the end of a run leads.

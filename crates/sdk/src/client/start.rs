@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use segno_proto::{
     common::{self, Memo, SearchAttributes, WorkflowType},
-    deployment, enums,
+    enums,
     sdk::UserMetadata,
     taskqueue::TaskQueue,
-    workflow,
     workflowservice::StartWorkflowExecutionRequest,
 };
 use serde_json::Value;
@@ -18,38 +17,8 @@ use crate::{
     converter,
     options::{IdConflictPolicy, IdReusePolicy, RetryPolicy, wire_duration},
     priority::Priority,
+    versioning::VersioningOverride,
 };
-
-/// Which version of a deployment executes a workflow, before the rules of the deployment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum VersioningOverride {
-    /// This one.
-    Pinned {
-        /// The program.
-        deployment: String,
-        /// Its version.
-        build_id: String,
-    },
-    /// Always the current one.
-    AutoUpgrade,
-}
-
-impl VersioningOverride {
-    fn to_wire(&self) -> workflow::VersioningOverride {
-        use workflow::versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior};
-        let chosen = match self {
-            Self::Pinned { deployment, build_id } => Override::Pinned(PinnedOverride {
-                behavior: PinnedOverrideBehavior::Pinned as i32,
-                version: Some(deployment::WorkerDeploymentVersion {
-                    deployment_name: deployment.clone(),
-                    build_id: build_id.clone(),
-                }),
-            }),
-            Self::AutoUpgrade => Override::AutoUpgrade(true),
-        };
-        workflow::VersioningOverride { r#override: Some(chosen), ..Default::default() }
-    }
-}
 
 /// How a workflow is started. An id alone can stand for it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,7 +27,7 @@ pub struct StartOptions {
     pub id: String,
     /// Whether an id that was used may be used again.
     pub id_reuse_policy: IdReusePolicy,
-    /// What happens if a run with the id is open.
+    /// The effect of a start while a run with the id is open.
     pub id_conflict_policy: IdConflictPolicy,
     /// All runs together.
     pub execution_timeout: Option<Duration>,
@@ -78,7 +47,7 @@ pub struct StartOptions {
     pub search_attributes: Vec<(String, Value)>,
     /// How urgent it is.
     pub priority: Option<Priority>,
-    /// Which version of a deployment executes it, before the rules of the deployment.
+    /// Which version executes it; this precedes the routing of its deployment.
     pub versioning: Option<VersioningOverride>,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,

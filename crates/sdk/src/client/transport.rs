@@ -27,14 +27,14 @@ use tonic::{Status, body::Body, codegen::Service};
 
 use super::{
     dial::{dial, without_brackets},
-    keep_alive::{self, Counting},
+    keep_alive::{self, CountingStream},
     proxy::HttpProxy,
 };
 use crate::lock::lock;
 
 /// How long a connection may take, with everything that belongs to it.
 const CONNECT: Duration = Duration::from_secs(10);
-/// What the server may send before this side has read it: of one call, and of all together.
+/// Bytes that the server may send before this side has read them: of one call, and of all together.
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 5 * 1024 * 1024;
 
@@ -193,7 +193,7 @@ impl Target {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (stream, reads) = Counting::new(stream);
+        let (stream, reads) = CountingStream::new(stream);
         let (requests, mut connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
@@ -273,7 +273,7 @@ impl http_body::Body for Answer {
     }
 }
 
-/// What a caller hears when the connection or the stream of its call ended: gRPC's own table of codes.
+/// The status of a call whose connection or stream ended: gRPC's own table of codes.
 pub(super) fn status(error: h2::Error) -> Status {
     let text = format!("the connection to the server was lost: {error}");
     match error.reason() {

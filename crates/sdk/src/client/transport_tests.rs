@@ -8,14 +8,14 @@ use tokio::{io::AsyncWriteExt, net::TcpListener};
 use tonic::Code;
 
 use super::{
-    super::unary::{Encoded, POLL_WORKFLOW_TASK},
+    super::unary::{EncodedCall, POLL_WORKFLOW_TASK},
     *,
 };
 
 const PATH: &str = "/temporal.api.workflowservice.v1.WorkflowService/PollWorkflowTaskQueue";
 
 /// A request without fields.
-fn empty() -> Encoded {
+fn empty() -> EncodedCall {
     POLL_WORKFLOW_TASK.encode(&Default::default())
 }
 
@@ -133,7 +133,7 @@ async fn a_connection_with_goaway_is_left_and_made_again() {
     .await;
     for _ in 0..3 {
         call(&transport).await.unwrap();
-        // The goodbye comes after the answer.
+        // GOAWAY comes after the answer.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(connections.load(Ordering::Relaxed), 3);

@@ -14,10 +14,10 @@ use super::transport::{Transport, status};
 
 /// The largest message in either direction.
 pub(super) const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// What stands before each message: whether it is compressed, and its length.
+/// The prefix of each message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// A method of a service: what it is asked with and what it answers.
+/// A method of a service, with the types of request and answer.
 pub(crate) struct Method<Q, A> {
     path: &'static str,
     of: PhantomData<fn(Q) -> A>,
@@ -47,12 +47,12 @@ methods! {
 }
 
 /// A call as it is sent, however often.
-pub(crate) struct Encoded {
+pub(crate) struct EncodedCall {
     pub path: &'static str,
     message: Bytes,
 }
 
-impl Encoded {
+impl EncodedCall {
     /// The size of the message.
     pub fn len(&self) -> usize {
         self.message.len() - PREFIX_BYTES
@@ -60,14 +60,14 @@ impl Encoded {
 }
 
 impl<Q: Message, A: Message + Default> Method<Q, A> {
-    pub fn encode(&self, request: &Q) -> Encoded {
+    pub fn encode(&self, request: &Q) -> EncodedCall {
         let length = request.encoded_len();
         let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
         bytes.put_u8(0);
         // Far longer ones are refused before.
         bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
         request.encode_raw(&mut bytes);
-        Encoded { path: self.path, message: bytes.freeze() }
+        EncodedCall { path: self.path, message: bytes.freeze() }
     }
 
     pub fn decode(&self, answer: Bytes) -> Result<A, Status> {
@@ -76,8 +76,8 @@ impl<Q: Message, A: Message + Default> Method<Q, A> {
 }
 
 impl Transport {
-    /// One call. `limit` is told to the server, and is kept here.
-    pub async fn unary(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
+    /// One call. `limit` is sent to the server, and is kept here.
+    pub async fn unary(&self, call: &EncodedCall, limit: Duration) -> Result<Bytes, Status> {
         let head = self.head(call.path, limit);
         match tokio::time::timeout(limit, self.answered(head, call.message.clone())).await {
             Ok(answer) => answer,
@@ -165,7 +165,7 @@ fn length_of([compressed, length @ ..]: [u8; PREFIX_BYTES]) -> Result<usize, Sta
     Ok(length)
 }
 
-/// What an HTTP status stands for when there is none of gRPC: gRPC's own table.
+/// The code for an HTTP status when there is no status of gRPC: gRPC's own table.
 fn refused(headers: &HeaderMap, found: StatusCode) -> Status {
     if let Some(status) = Status::from_header_map(headers) {
         return status;

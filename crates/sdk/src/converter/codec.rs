@@ -22,7 +22,7 @@ pub trait PayloadCodec: Send + Sync + 'static {
 /// The message of a failure whose own one is hidden, as in Temporal's SDKs.
 const HIDDEN: &str = "Encoded failure";
 
-/// What payloads and failures pass on their way: the converters, then codecs in a row.
+/// Converters and codecs of payloads and failures: the converters first, then the codecs in a row.
 #[derive(Clone, Default)]
 pub(crate) struct Codecs {
     converter: Option<Arc<dyn DataConverter>>,

@@ -12,7 +12,7 @@ use super::{ConversionError, ENCODING, decode_payload, encode_json};
 /// How values become payloads: [`ClientBuilder::converter`](crate::ClientBuilder::converter). Workers have the converter
 /// of their client.
 ///
-/// It is not asked for what the SDK sends without JSON: `()`, which is no payload, `None`, which is `binary/null`, and
+/// It does not get values that the SDK sends without JSON: `()`, which is no payload, `None`, which is `binary/null`, and
 /// [`Bytes`](super::Bytes), which is `binary/plain`; nor for search attributes, which servers must be able to read. A value
 /// is what JSON can say: a number has 64 bits, and bytes other than [`Bytes`](super::Bytes) are a list of numbers.
 ///

@@ -6,15 +6,15 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{failure::Result, options::ScheduleTaskOptions, task::TaskContext};
 
-/// What can travel: through JSON, between threads, for as long as it likes.
+/// A value that can be written as JSON and sent between threads.
 pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
 impl<T: Serialize + DeserializeOwned + Send + 'static> Data for T {}
 
 /// A task as a workflow sees it: a name, an input, an output. Temporal calls tasks activities.
 pub trait TaskDefinition: Send + Sync + 'static {
-    /// What it is given.
+    /// The type of its input.
     type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What it returns.
+    /// The type of its result.
     type Output: Serialize + DeserializeOwned + Send + 'static;
     /// Its name on the wire.
     const KIND: &'static str;
@@ -29,7 +29,7 @@ pub trait TaskDefinition: Send + Sync + 'static {
 
 /// A task that a worker can execute.
 pub trait Task: TaskDefinition {
-    /// What its executions share; `()` for a plain function.
+    /// The state that its executions share; `()` for a plain function.
     type State: Send + Sync + 'static;
     /// One attempt.
     fn execute(
@@ -41,9 +41,9 @@ pub trait Task: TaskDefinition {
 
 /// A workflow as its callers see it: a name, an input, an output.
 pub trait WorkflowDefinition: Send + Sync + 'static {
-    /// What it is given.
+    /// The type of its input.
     type Input: Serialize + DeserializeOwned + Send + 'static;
-    /// What it returns.
+    /// The type of its result.
     type Output: Serialize + DeserializeOwned + Send + 'static;
     /// Its name on the wire.
     const KIND: &'static str;

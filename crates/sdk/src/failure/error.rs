@@ -8,7 +8,7 @@ use crate::{client::error::ClientError, workflow::continue_as_new::ContinueAsNew
 /// The result of a workflow or task, or of anything that they do.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What the body of a workflow or task returns when it does not succeed. Anything that is an error becomes one by `?`.
+/// The error of the body of a workflow or task. Anything that is an error becomes one by `?`.
 ///
 /// It is not `std::error::Error` itself, as otherwise it could not be made from all that are.
 pub struct Error(Box<ErrorKind>);

@@ -148,7 +148,7 @@ impl Iterator for EventIterator {
     }
 }
 
-/// What a replay found.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplayReport {
@@ -157,7 +157,7 @@ pub struct ReplayReport {
     /// Events in the history.
     pub events: usize,
     /// Workflow tasks that were completed, and so replayed.
-    pub turns: usize,
+    pub workflow_tasks: usize,
     /// Whether the run has ended.
     pub closed: bool,
 }
@@ -223,12 +223,12 @@ impl Replayer {
 
     /// Replays one history.
     pub fn replay(&self, history: History) -> Result<ReplayReport, ReplayError> {
-        let mut seen = ReplayReport { kind: String::new(), events: 0, turns: 0, closed: false };
+        let mut seen = ReplayReport { kind: String::new(), events: 0, workflow_tasks: 0, closed: false };
         let mut decoded = EventIterator { rest: history.encoded, error: None };
         let mut execution = Execution::new(Arc::new(self.workflows.clone()), "default", "");
         let events = decoded.by_ref().inspect(|event| {
             seen.events += 1;
-            seen.turns += usize::from(event.event_type() == EventType::WorkflowTaskCompleted);
+            seen.workflow_tasks += usize::from(event.event_type() == EventType::WorkflowTaskCompleted);
             if let Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) = &event.attributes {
                 seen.kind = started.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default();
             }

@@ -39,7 +39,7 @@ use crate::{
     options::wire_duration,
 };
 
-/// What happens if the workflow of the action before still runs.
+/// The effect of an action while the workflow of the action before still runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverlapPolicy {
     /// The action is left out.
@@ -47,9 +47,9 @@ pub enum OverlapPolicy {
     Skip,
     /// One action waits for its end; further ones are left out.
     BufferOne,
-    /// All actions wait for their turn.
+    /// Each action waits until those before it have ended.
     BufferAll,
-    /// The workflow is asked to cancel itself, then the action comes.
+    /// The workflow receives a request to cancel, then the action comes.
     CancelOther,
     /// The workflow is terminated, then the action comes.
     TerminateOther,
@@ -71,7 +71,7 @@ impl OverlapPolicy {
     }
 }
 
-/// What a schedule does: it starts a workflow. The server adds the time to the workflow id.
+/// The action of a schedule: it starts a workflow. The server adds the time to the workflow id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleAction {
     queue: String,
@@ -131,9 +131,9 @@ impl ScheduleAction {
 pub struct Schedule {
     /// When it acts.
     pub spec: ScheduleSpec,
-    /// What it does.
+    /// The action.
     pub action: ScheduleAction,
-    /// What happens if the workflow of the action before still runs.
+    /// The effect of an action while the workflow of the action before still runs.
     pub overlap: OverlapPolicy,
     /// How much too late an action may come after the server was away; the server's default, a year, if not given.
     pub catch_up_window: Option<Duration>,
@@ -192,7 +192,7 @@ pub struct ScheduleHandle {
     id: String,
 }
 
-/// What is known about a schedule.
+/// A schedule, as the server describes it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScheduleDescription {
@@ -290,7 +290,7 @@ impl ScheduleHandle {
         &self.id
     }
 
-    /// What is known about it.
+    /// The server's description of it.
     pub async fn describe(&self) -> Result<ScheduleDescription, ClientError> {
         let request =
             DescribeScheduleRequest { namespace: self.client.namespace().to_owned(), schedule_id: self.id.clone() };

@@ -74,7 +74,7 @@ impl ScheduleSpec {
         Self { calendars: vec![calendar], ..Self::default() }
     }
 
-    /// Only when it is asked to.
+    /// Only when it is triggered.
     pub fn never() -> Self {
         Self::default()
     }

@@ -6,11 +6,11 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 
-/// Why a running task was told to stop.
+/// Why a running task is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The workflow asked for it, or has ended.
+    /// The workflow requested it, or has ended.
     CancelRequested,
     /// An operator paused the task. It is tried again when the pause ends.
     Paused,
@@ -84,19 +84,19 @@ impl Cancellation {
     }
 }
 
-/// What an attempt that ended as cancelled is answered with.
-pub(crate) enum Cancelled {
-    /// The server asked for it: the task counts as canceled.
+/// The answer for an attempt that ended as cancelled.
+pub(crate) enum CancelledAnswer {
+    /// The server requested it: the task counts as canceled.
     Canceled,
     /// It did not ask. A canceled failure would never be tried again, so that it becomes one that is.
     Failed(Failure),
 }
 
 /// Decides about an attempt that ended with [`Failure::cancelled`].
-pub(crate) fn cancelled(reason: Option<CancelReason>, failure: &Failure) -> Cancelled {
+pub(crate) fn cancelled(reason: Option<CancelReason>, failure: &Failure) -> CancelledAnswer {
     match reason {
-        Some(CancelReason::CancelRequested) => Cancelled::Canceled,
-        Some(reason) => Cancelled::Failed(Failure::application(reason.kind(), reason.to_string()).into()),
-        None => Cancelled::Failed(Failure::application("Cancelled", failure.message()).into()),
+        Some(CancelReason::CancelRequested) => CancelledAnswer::Canceled,
+        Some(reason) => CancelledAnswer::Failed(Failure::application(reason.kind(), reason.to_string()).into()),
+        None => CancelledAnswer::Failed(Failure::application("Cancelled", failure.message()).into()),
     }
 }

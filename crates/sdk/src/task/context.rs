@@ -20,7 +20,7 @@ use crate::{
 /// The kind of the error that stands for "no answer now". Only together with the context's own flag does it mean that.
 const COMPLETE_LATER: &str = "CompleteLater";
 
-/// What a task can ask and say while it runs. Cheap to clone; all clones speak for the same attempt.
+/// The context of a running task: heartbeats, cancellation, information. Cheap to clone; all clones belong to one attempt.
 #[derive(Clone)]
 pub struct TaskContext(Arc<Inner>);
 
@@ -44,12 +44,12 @@ impl TaskContext {
         Self::new(info, cancellation, heartbeats)
     }
 
-    /// What is known about this attempt.
+    /// Information about this attempt.
     pub fn info(&self) -> &TaskInfo {
         &self.0.info
     }
 
-    /// What the attempt before said last by heartbeat. `None` if it said nothing, or something that is no `T`.
+    /// The details of the last heartbeat of the attempt before. `None` if there was none, or if they are no `T`.
     pub fn heartbeat_details<T: DeserializeOwned>(&self) -> Option<T> {
         self.0.info.heartbeat_details()
     }
@@ -57,8 +57,8 @@ impl TaskContext {
     /// Says that the task is alive and how far it is. The next attempt finds the last details in
     /// [`heartbeat_details`](Self::heartbeat_details).
     ///
-    /// Call it as often as you like: the server is told at once the first time, then once per four fifths of the
-    /// heartbeat time-out. The future only waits if the runtime should have a turn. Once the task was told to stop this
+    /// Call it as often as you like: the first call is sent at once, further ones once per four fifths of the
+    /// heartbeat time-out. The future yields only if its runtime asks for it. Once the task is cancelled this
     /// is `Err`, with a failure that is [cancelled](Failure::is_cancelled): `?` ends the task.
     pub fn heartbeat<T: Serialize>(&self, details: T) -> impl Future<Output = Result<()>> + Send + 'static {
         // Encoded here, so that the future borrows nothing and `details` need not be `Send`.
@@ -80,23 +80,23 @@ impl TaskContext {
         }
     }
 
-    /// Whether the task was told to stop. The server tells it in answers to heartbeats.
+    /// Whether the task is cancelled. The server says so in answers to heartbeats.
     pub fn is_cancelled(&self) -> bool {
         self.cancel_reason().is_some()
     }
 
-    /// Why the task was told to stop.
+    /// Why the task is cancelled.
     pub fn cancel_reason(&self) -> Option<CancelReason> {
         self.0.cancellation.reason()
     }
 
-    /// Waits until the task is told to stop.
+    /// Waits until the task is cancelled.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let cancellation = self.0.cancellation.clone();
         async move { cancellation.wait().await }
     }
 
-    /// `return Err(ctx.complete_later());` ends the function and not the task: its outcome is told later, by a client
+    /// `return Err(ctx.complete_later());` ends the function and not the task: a client reports its outcome later
     /// that has its [token](TaskInfo::token) or its ids, with [`Client::task_by_token`](crate::Client::task_by_token)
     /// or [`Client::task_by_id`](crate::Client::task_by_id).
     ///

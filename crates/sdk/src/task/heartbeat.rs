@@ -15,14 +15,14 @@ use tokio::{runtime::Handle, task::AbortHandle, time::Instant};
 use super::cancel::{CancelReason, Cancellation};
 use crate::lock::lock;
 
-/// What the server says to a heartbeat.
+/// The server's reply to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Go on.
     Taken,
     /// Stop.
     Stop(CancelReason),
-    /// It could not be asked; the details are still to be sent.
+    /// It could not be reached; the details are still to be sent.
     Unsent,
 }
 
@@ -95,7 +95,7 @@ impl Heartbeats {
                     return;
                 }
                 state.unsent = Some(details);
-                // A task that was told to stop has no more to hear; its answer takes the details along.
+                // A cancelled task learns nothing more from the server; its answer takes the details along.
                 if state.sender.is_none() && self.cancellation.reason().is_none() {
                     let sender = sender(send.clone(), *interval, self.state.clone(), self.cancellation.clone());
                     state.sender = Some(runtime.spawn(sender).abort_handle());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 use crate::task::{TaskContext, TaskInfo};
 
-/// A server that remembers what it was told and when, and answers what it is told to.
+/// A server that records heartbeats with their times, and gives the answers that a test sets.
 #[derive(Default)]
 struct Server {
     heard: Mutex<Vec<(u64, u32)>>,
@@ -63,7 +63,7 @@ async fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
     assert_eq!(heard.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 8, 16]);
     assert_eq!(heard[0].1, 0);
     assert!((79..=81).contains(&heard[1].1) && (159..=161).contains(&heard[2].1), "{heard:?}");
-    // What was said since goes along with the answer.
+    // Details since then go along with the answer.
     let unsent = ctx.heartbeats().close().expect("something was said");
     assert_eq!(crate::converter::decode_payload::<u32>(&unsent[0]).unwrap(), 199);
     assert_eq!(ctx.heartbeats().close(), None);

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{converter, options::RetryPolicy};
 
-/// What a task knows about its own attempt.
+/// Information about the attempt of a task.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -46,11 +46,11 @@ pub struct TaskInfo {
     pub retry_policy: Option<RetryPolicy>,
     /// How urgent it is, from 1 (most) to 5; 0 if not set.
     pub priority: i32,
-    /// What names this attempt to the server: [`Client::task_by_token`](crate::Client::task_by_token) takes it.
+    /// The token that identifies this attempt to the server: [`Client::task_by_token`](crate::Client::task_by_token) takes it.
     pub token: Vec<u8>,
     /// Whether it is a local task: executed by the workflow's own worker, without a task queue.
     pub is_local: bool,
-    /// What travelled along, for interceptors.
+    /// The headers of the call, for interceptors.
     pub headers: BTreeMap<String, Payload>,
     pub(crate) heartbeat_details: Vec<Payload>,
 }
@@ -83,7 +83,7 @@ impl TaskInfo {
         }
     }
 
-    /// What the attempt before said last by heartbeat. `None` if it said nothing, or something that is no `T`.
+    /// The details of the last heartbeat of the attempt before. `None` if there was none, or if they are no `T`.
     pub fn heartbeat_details<T: DeserializeOwned>(&self) -> Option<T> {
         let first = self.heartbeat_details.first()?;
         match converter::decode_payload(first) {

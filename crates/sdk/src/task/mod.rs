@@ -11,7 +11,7 @@ pub use context::TaskContext;
 pub use info::TaskInfo;
 pub use registry::{TaskFn, TaskRegistry};
 
-pub(crate) use cancel::{Cancellation, Cancelled, cancelled};
+pub(crate) use cancel::{Cancellation, CancelledAnswer, cancelled};
 pub(crate) use heartbeat::{Answer, Heartbeats, interval};
 pub(crate) use registry::DYNAMIC;
 #[doc(hidden)]

@@ -11,7 +11,7 @@ use std::{
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0];
 
-/// What clients and workers count. Give it to [`ClientBuilder::metrics`](crate::client::ClientBuilder::metrics); workers
+/// Counters of clients and workers. Give it to [`ClientBuilder::metrics`](crate::client::ClientBuilder::metrics); workers
 /// count where their client counts.
 ///
 /// Names and labels are those of Temporal's SDKs, with latencies in seconds: `temporal_request`,
@@ -127,7 +127,7 @@ impl Metrics {
         }
     }
 
-    /// How long something waited that the server says was scheduled then.
+    /// How long a task waited that the server scheduled at this time.
     pub(crate) fn observe_since(&self, name: &'static str, labels: Labels<'_>, then: Option<&prost_types::Timestamp>) {
         let since = then.and_then(|then| SystemTime::try_from(*then).ok());
         if let Some(took) = since.and_then(|since| SystemTime::now().duration_since(since).ok()) {

@@ -21,7 +21,7 @@ pub(crate) fn call_span(call: &str, name: &str, workflow_id: &str) -> Span {
     tracing::info_span!("call", otel.name = %format_args!("{call}:{name}"), otel.kind = "client", workflow_id)
 }
 
-/// Around a turn of a workflow; its parent is the call that started the run.
+/// Around a workflow task of a workflow; its parent is the call that started the run.
 pub(crate) fn workflow_span(headers: impl FnOnce() -> BTreeMap<String, Payload>, run: &SpanFields<'_>) -> Span {
     let SpanFields { kind, workflow_id, run_id } = run;
     with_parent(

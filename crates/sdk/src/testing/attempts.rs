@@ -22,7 +22,7 @@ use crate::{
     workflow::local::{LocalRequest, LocalWork},
 };
 
-/// What attempts say.
+/// A message of an attempt.
 pub(crate) enum Done {
     Heartbeat { run: usize, scheduled_event_id: i64, details: Vec<Payload> },
     Attempt { run: usize, scheduled_event_id: i64, attempt: u32, not_before: Nanos, result: Outcome },
@@ -36,11 +36,11 @@ pub(crate) type Ids = (String, String, String);
 
 /// Those that are under way.
 pub(crate) struct Attempts {
-    running: HashMap<(usize, i64), Running>,
+    running: HashMap<(usize, i64), RunningAttempt>,
     sender: UnboundedSender<Done>,
 }
 
-struct Running {
+struct RunningAttempt {
     attempt: u32,
     context: TaskContext,
     handle: AbortHandle,
@@ -118,7 +118,7 @@ impl Attempts {
             let not_before = now.saturating_add(latency);
             let _ = sender.send(Done::Attempt { run, scheduled_event_id, attempt, not_before, result });
         });
-        let running = Running { attempt, context, handle: handle.abort_handle() };
+        let running = RunningAttempt { attempt, context, handle: handle.abort_handle() };
         self.running.insert((run, scheduled_event_id), running);
         (scheduled_event_id, attempt, None)
     }

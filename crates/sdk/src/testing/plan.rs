@@ -22,7 +22,7 @@ use crate::{
 /// A function that stands for a task or a child, with payloads in and out.
 pub(crate) type Mock = Arc<dyn Fn(Vec<Payload>) -> Result<Vec<Payload>, Failure> + Send + Sync>;
 
-/// What answers a query that a test asks.
+/// The function that checks the answer to a query of a test.
 pub(crate) type Ask = Box<dyn FnOnce(Result<Vec<Payload>, Failure>) + Send>;
 
 /// A mock with typed input and output.
@@ -65,7 +65,7 @@ pub(crate) fn mock_raw(f: impl FnMut(serde_json::Value) -> Result<serde_json::Va
     })
 }
 
-/// What the runs of one kind of workflow get, and below it what their children get.
+/// The messages for the runs of one kind of workflow, and for their children.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) kind: &'static str,
@@ -82,7 +82,7 @@ pub(crate) struct Plan {
 #[derive(Clone)]
 pub(crate) struct Plans(Vec<Arc<Plan>>);
 
-/// What executes an attempt.
+/// The function that executes an attempt.
 pub(crate) enum Executor {
     Mock(Mock),
     Task(TaskFn),
@@ -117,7 +117,7 @@ impl Plans {
         None
     }
 
-    /// What executes a task of this kind.
+    /// The function that executes a task of this kind.
     pub(crate) fn executor(&self, kind: &str) -> Option<Executor> {
         self.0.iter().find_map(|plan| match plan.mocks.get(kind) {
             Some(mock) => Some(Executor::Mock(mock.clone())),
@@ -130,7 +130,7 @@ impl Plans {
         self.0.iter().find_map(|plan| plan.latencies.get(kind).copied()).unwrap_or_default()
     }
 
-    /// What comes from outside, counted from the start of the run.
+    /// Messages from outside, with times counted from the start of the run.
     pub(crate) fn inputs(&self) -> &[(Duration, Input)] {
         self.0.first().map(|plan| plan.inputs.as_slice()).unwrap_or_default()
     }

@@ -28,12 +28,12 @@ pub struct TestServer {
     clock: Clock,
 }
 
-/// What is known of the server's clock.
+/// The clock of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Clock {
     /// It is the machine's.
     Real,
-    /// It jumps only when it is told to.
+    /// It jumps only on request.
     Locked,
     /// It jumps whenever nothing is under way.
     Jumping,
@@ -99,7 +99,7 @@ impl TestServerBuilder {
             match Self::start_at(&binary, free_port()?, clock, &self.arguments).await {
                 Ok(server) => return Ok(server),
                 // Perhaps another process took the port, or one of those that Temporal's server takes beside it.
-                Err(NotStarted::Ended(_)) if tries > 0 => {}
+                Err(NotStarted::SimulationResult(_)) if tries > 0 => {}
                 Err(error) => return Err(error.into_error()),
             }
         }
@@ -198,14 +198,14 @@ fn end(process: &mut Child) {
 /// Why there is no server.
 enum NotStarted {
     /// Its process has ended.
-    Ended(ExitStatus),
+    SimulationResult(ExitStatus),
     Other(ClientError),
 }
 
 impl NotStarted {
     fn into_error(self) -> ClientError {
         match self {
-            Self::Ended(status) => ClientError::Configuration(format!("the server ended with {status}")),
+            Self::SimulationResult(status) => ClientError::Configuration(format!("the server ended with {status}")),
             Self::Other(error) => error,
         }
     }
@@ -220,7 +220,7 @@ async fn reach(process: &mut Child, address: &str, clock: Clock) -> Result<Clien
         };
         // Looked at in any case: what was reached may be the server of another process, which has the port.
         if let Ok(Some(status)) = process.try_wait() {
-            return Err(NotStarted::Ended(status));
+            return Err(NotStarted::SimulationResult(status));
         }
         match reached {
             Ok(client) => return Ok(client),
@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(why, "the server ended with exit status: 2");
         let tried = std::fs::read_to_string(&ports).unwrap();
         assert_eq!(tried.lines().count(), TRIES as usize, "{tried}");
-        // A port that was asked for has no other.
+        // There is no other port than the one that was given.
         assert!(TestServer::builder().binary(&program).port(1).start().await.is_err());
         let tried = std::fs::read_to_string(&ports).unwrap();
         assert_eq!(tried.lines().skip(TRIES as usize).collect::<Vec<_>>(), ["1"]);

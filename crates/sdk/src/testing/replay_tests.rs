@@ -18,7 +18,7 @@ use crate::{
     workflow::{WorkflowRegistry, execution::Execution},
 };
 
-/// Every turn asks for something that depends on its time.
+/// The commands of every workflow task depend on its time.
 #[crate::workflow]
 async fn several(ctx: Context, _input: ()) -> Result<i64> {
     let begun = ctx.current_time_millis();
@@ -138,7 +138,7 @@ async fn history_may_come_in_parts() {
     for cut in starts(&history) {
         let whole = answer(&history[..cut]);
         for part in starts(&history).into_iter().filter(|part| *part < cut) {
-            // A cached instance that answered an earlier turn.
+            // A cached instance that answered an earlier workflow task.
             let mut cached = execution();
             cached.begin(history[..part].to_vec(), Vec::new()).unwrap();
             cached.finish();

@@ -1,4 +1,4 @@
-//! Drives the server in memory: turns of workflows, attempts of tasks, local operations, and a clock that jumps.
+//! Drives the server in memory: workflow tasks of workflows, attempts of tasks, local operations, and a clock that jumps.
 //!
 //! The clock is that of a paused tokio runtime, on a thread of the test's own: it stands still while any work can be
 //! done, then jumps to the next event. So tasks may sleep.
@@ -21,10 +21,10 @@ use super::{
     attempts::{Attempts, Done},
     plan::{Ask, Plan, Plans},
     server::{
-        Answer, Due, ORIGIN, Order, Server,
-        run::{Closed, UpdateOutcome, WORKFLOW_TASK_TIMEOUT},
+        Answer, ORIGIN, Order, Server, TimedEvent,
+        run::{CloseOutcome, UpdateOutcome, WORKFLOW_TASK_TIMEOUT},
     },
-    thread::{TestTurn, WorkflowThread},
+    thread::{RecordedTask, WorkflowThread},
 };
 use crate::{
     converter,
@@ -38,16 +38,16 @@ use crate::{
 
 /// How often a workflow task that the server refuses is tried again.
 const ATTEMPTS_MAX: u32 = 10;
-/// How many events are replayed after turns, at least; see [`Simulation::repeat`].
+/// How many events are replayed after workflow tasks, at least; see [`Simulation::repeat`].
 const REPLAYED_MIN: usize = 300_000;
 /// How many runs a test may have.
 const RUNS_MAX: usize = 10_000;
 /// How much may happen between two workflow tasks: more is a task that is retried for ever.
-const HAPPENINGS_MAX: u32 = 100_000;
+const EVENTS_MAX: u32 = 100_000;
 /// How long a test may last, by the virtual clock, if nothing happens but tasks that wait.
-const PATIENCE: Duration = Duration::from_secs(100 * 365 * 86_400);
+const TEST_TIME_MAX: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// What is said about a test as a whole.
+/// Settings of a test as a whole.
 pub(crate) struct Settings {
     pub(crate) window: Option<Duration>,
     pub(crate) workflow_id: String,
@@ -67,8 +67,8 @@ impl Default for Settings {
     }
 }
 
-/// What came of it.
-pub(crate) struct Ended {
+/// Its outcome.
+pub(crate) struct SimulationResult {
     pub(crate) output: Result<Vec<Payload>, Failure>,
     pub(crate) elapsed: Duration,
     pub(crate) history: Vec<HistoryEvent>,
@@ -78,11 +78,11 @@ pub(crate) struct Ended {
     pub(crate) state: BTreeMap<String, Value>,
     pub(crate) updates: Vec<Result<Value, Failure>>,
     pub(crate) violation: Option<DeterminismViolation>,
-    pub(crate) turns: usize,
+    pub(crate) workflow_tasks: usize,
 }
 
 /// Runs a test on a thread of its own.
-pub(crate) async fn start(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> Ended {
+pub(crate) async fn start(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> SimulationResult {
     let (sender, receiver) = oneshot::channel();
     let thread = std::thread::Builder::new().name("segno-test".to_owned()).spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
@@ -107,27 +107,27 @@ pub(crate) async fn start(plan: Arc<Plan>, settings: Settings, input: Vec<Payloa
 }
 
 /// Why a test ends before its workflow does.
-struct Abandoned {
+struct TestFailure {
     failure: Failure,
     violation: Option<Box<DeterminismViolation>>,
 }
 
-impl From<TaskFailed> for Abandoned {
+impl From<TaskFailed> for TestFailure {
     fn from(failed: TaskFailed) -> Self {
         Self { failure: failed.failure, violation: failed.violation }
     }
 }
 
-fn abandoned(kind: &str, message: String) -> Abandoned {
-    Abandoned { failure: Failure::application(kind, message).into(), violation: None }
+fn test_failure(kind: &str, message: String) -> TestFailure {
+    TestFailure { failure: Failure::application(kind, message).into(), violation: None }
 }
 
-/// What a run has in this test.
+/// A run of this test.
 struct Member {
     plans: Plans,
     /// How many events of the history its instance has seen.
     seen: usize,
-    turns: Vec<TestTurn>,
+    workflow_tasks: Vec<RecordedTask>,
 }
 
 struct Simulation {
@@ -145,8 +145,8 @@ struct Simulation {
     base: Instant,
     cached: bool,
     replayed: usize,
-    turns: usize,
-    /// What happened since the last workflow task.
+    workflow_tasks: usize,
+    /// Events since the last workflow task.
     happenings: u32,
 }
 
@@ -155,7 +155,7 @@ fn nanos(duration: Duration) -> Nanos {
 }
 
 impl Simulation {
-    async fn run(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> Ended {
+    async fn run(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> SimulationResult {
         let mut registry = settings.registry;
         for register in &plan.register {
             register(&mut registry);
@@ -184,7 +184,7 @@ impl Simulation {
             base: Instant::now(),
             cached: settings.cached,
             replayed: 0,
-            turns: 0,
+            workflow_tasks: 0,
             happenings: 0,
         };
         simulation.server.start(&settings.workflow_id, plan.kind, "test", input);
@@ -193,7 +193,7 @@ impl Simulation {
     }
 
     /// Until the workflow at the root has closed.
-    async fn drive(&mut self) -> Result<(), Abandoned> {
+    async fn drive(&mut self) -> Result<(), TestFailure> {
         loop {
             self.obey()?;
             if self.server.runs[self.server.newest(0)].closed.is_some() {
@@ -201,7 +201,7 @@ impl Simulation {
                 return self.repeat_all();
             }
             if let Some(run) = self.server.next_ready() {
-                self.turn(run).await?;
+                self.workflow_task(run).await?;
                 continue;
             }
             if let Some(done) = self.step(None).await? {
@@ -211,12 +211,12 @@ impl Simulation {
     }
 
     /// Lets one thing happen: the end of an attempt, or what is next by the clock. With a deadline, that may be nothing.
-    async fn step(&mut self, deadline: Option<Nanos>) -> Result<Option<Done>, Abandoned> {
+    async fn step(&mut self, deadline: Option<Nanos>) -> Result<Option<Done>, TestFailure> {
         self.happenings += 1;
-        if self.happenings > HAPPENINGS_MAX {
-            return Err(abandoned("Stuck", format!("{}; a task is perhaps retried for ever", self.stuck())));
+        if self.happenings > EVENTS_MAX {
+            return Err(test_failure("Stuck", format!("{}; a task is perhaps retried for ever", self.stuck())));
         }
-        // What can end now, ends now.
+        // Attempts that can end now, end now.
         for _ in 0..4 {
             tokio::task::yield_now().await;
         }
@@ -230,11 +230,11 @@ impl Simulation {
             return Ok(None);
         }
         if due.is_none() && self.attempts.is_empty() && self.locals.is_empty() {
-            return Err(abandoned("Stuck", self.stuck()));
+            return Err(test_failure("Stuck", self.stuck()));
         }
         let until = match due {
             Some(at) => self.base + Duration::from_nanos(u64::try_from(at - ORIGIN).unwrap_or_default()),
-            None => self.base + PATIENCE,
+            None => self.base + TEST_TIME_MAX,
         };
         tokio::select! {
             biased;
@@ -244,12 +244,12 @@ impl Simulation {
                     self.happen(at);
                     Ok(None)
                 }
-                None => Err(abandoned("Stuck", self.stuck())),
+                None => Err(test_failure("Stuck", self.stuck())),
             },
         }
     }
 
-    /// What is next by the clock happens.
+    /// Carries out the next event by the clock.
     fn happen(&mut self, at: Nanos) {
         self.server.set_now(at);
         if self.server.next_due().is_some_and(|due| due <= at) {
@@ -270,7 +270,7 @@ impl Simulation {
         format!("nothing more can happen, and these workflows still wait: {}", waiting.join("; "))
     }
 
-    /// An attempt said something. The end of a local operation is for the caller.
+    /// Handles a message of an attempt. The end of a local operation is for the caller.
     fn take(&mut self, done: Done) -> Option<Done> {
         let elapsed = nanos(Instant::now().saturating_duration_since(self.base));
         self.server.set_now(ORIGIN.saturating_add(elapsed));
@@ -282,7 +282,7 @@ impl Simulation {
             Done::Attempt { run, scheduled_event_id, attempt, not_before, result } => {
                 self.attempts.ended(run, scheduled_event_id, attempt);
                 if not_before > self.server.now {
-                    self.server.plan(not_before, Due::AttemptEnd { run, scheduled_event_id, attempt, result });
+                    self.server.plan(not_before, TimedEvent::AttemptEnd { run, scheduled_event_id, attempt, result });
                 } else {
                     self.server.end_attempt(run, scheduled_event_id, attempt, result);
                 }
@@ -302,7 +302,7 @@ impl Simulation {
     }
 
     /// Does what the server orders.
-    fn obey(&mut self) -> Result<(), Abandoned> {
+    fn obey(&mut self) -> Result<(), TestFailure> {
         for order in self.server.take_orders() {
             match order {
                 Order::Started { run } => self.started(run)?,
@@ -315,7 +315,7 @@ impl Simulation {
                             "the workflow scheduled a task {kind:?}, which this test does not know: add `.task::<..>()`, \
                              `.mock::<..>(..)` or `.mock_raw({kind:?}, ..)`"
                         );
-                        return Err(abandoned("NotRegistered", message));
+                        return Err(test_failure("NotRegistered", message));
                     };
                     let latency = nanos(member.plans.latency(kind));
                     let owner = &self.server.runs[run];
@@ -324,7 +324,7 @@ impl Simulation {
                     let (scheduled_event_id, attempt, result) = self.attempts.begin(order, executor, latency, now, ids);
                     // A mock has no way to send heartbeats, and needs none.
                     if let Some(result) = result {
-                        let end = Due::AttemptEnd { run, scheduled_event_id, attempt, result };
+                        let end = TimedEvent::AttemptEnd { run, scheduled_event_id, attempt, result };
                         self.server.plan(now.saturating_add(latency), end);
                     } else {
                         self.server.watch_heartbeats(run, scheduled_event_id, attempt);
@@ -336,19 +336,19 @@ impl Simulation {
     }
 
     /// A run was started: finds out what it has in this test.
-    fn started(&mut self, run: usize) -> Result<(), Abandoned> {
+    fn started(&mut self, run: usize) -> Result<(), TestFailure> {
         if self.server.runs.len() > RUNS_MAX {
-            return Err(abandoned("Stuck", format!("there are more than {RUNS_MAX} runs")));
+            return Err(test_failure("Stuck", format!("there are more than {RUNS_MAX} runs")));
         }
         let kind = self.server.runs[run].kind.clone();
         let plans = match self.server.runs[run].parent {
             Some(parent) => {
                 let above = self.members[parent.run].as_ref().map(|member| member.plans.clone());
-                let Some(above) = above else { return Err(abandoned("NotRegistered", kind)) };
+                let Some(above) = above else { return Err(test_failure("NotRegistered", kind)) };
                 if let Some(mock) = above.mocked_child(&kind) {
                     let input = self.server.input_of(run);
                     let at = self.server.now.saturating_add(nanos(above.latency(&kind)));
-                    self.server.plan(at, Due::MockEnd { run, result: mock(input) });
+                    self.server.plan(at, TimedEvent::MockEnd { run, result: mock(input) });
                     self.server.no_workflow_task(run);
                     self.members.push(None);
                     return Ok(());
@@ -362,27 +362,27 @@ impl Simulation {
             let message = format!(
                 "the workflow started another one of kind {kind:?}, which this test does not know: add `.child::<..>(|t| t)`"
             );
-            return Err(abandoned("NotRegistered", message));
+            return Err(test_failure("NotRegistered", message));
         };
         // A run that goes on after another one has no messages of its own.
         if self.server.is_first_run(run) {
             for (at, input) in plans.inputs() {
                 let at = self.server.now.saturating_add(nanos(*at));
-                self.server.plan(at, Due::Input { run, input: input.clone() });
+                self.server.plan(at, TimedEvent::Input { run, input: input.clone() });
             }
-            // What comes at the very start is there before the first turn.
+            // Messages for the very start are there before the first workflow task.
             while self.server.next_due().is_some_and(|due| due <= self.server.now) && run == 0 {
                 self.server.advance();
             }
         }
-        self.members.push(Some(Member { plans, seen: 0, turns: Vec::new() }));
+        self.members.push(Some(Member { plans, seen: 0, workflow_tasks: Vec::new() }));
         Ok(())
     }
 
     /// One workflow task of a run.
-    async fn turn(&mut self, run: usize) -> Result<(), Abandoned> {
+    async fn workflow_task(&mut self, run: usize) -> Result<(), TestFailure> {
         let Some(task) = self.server.start_workflow_task(run) else { return Ok(()) };
-        self.turns += 1;
+        self.workflow_tasks += 1;
         self.happenings = 0;
         let length = self.server.runs[run].history.len();
         let cached = self.thread.call(move |instances| instances.has(run));
@@ -442,8 +442,8 @@ impl Simulation {
         match self.server.complete_workflow_task(run, commands.clone(), &replies, more) {
             Answer::Stored => {
                 self.member(run).seen = length;
-                let turn = TestTurn { length, messages: task.messages, locals, commands, replies };
-                self.member(run).turns.push(turn);
+                let task = RecordedTask { length, messages: task.messages, locals, commands, replies };
+                self.member(run).workflow_tasks.push(task);
                 self.repeat_last(run)?;
             }
             Answer::Dropped(event_id) => {
@@ -453,7 +453,7 @@ impl Simulation {
             Answer::CommandError(cause, message) => {
                 self.evict(run);
                 if attempt >= ATTEMPTS_MAX {
-                    return Err(abandoned("WorkflowTaskFailed", format!("{}: {message}", cause.as_str_name())));
+                    return Err(test_failure("WorkflowTaskFailed", format!("{}: {message}", cause.as_str_name())));
                 }
             }
         }
@@ -495,7 +495,7 @@ impl Simulation {
         }
     }
 
-    fn begin_locals(&mut self, run: usize, requests: Vec<LocalRequest>) -> Result<(), Abandoned> {
+    fn begin_locals(&mut self, run: usize, requests: Vec<LocalRequest>) -> Result<(), TestFailure> {
         for request in requests {
             let id = request.id.clone();
             let plans = self.member(run).plans.clone();
@@ -508,16 +508,16 @@ impl Simulation {
                 Err(kind) => {
                     let message =
                         format!("the workflow scheduled a local task {kind:?}, which this test does not know");
-                    return Err(abandoned("NotRegistered", message));
+                    return Err(test_failure("NotRegistered", message));
                 }
             }
         }
         Ok(())
     }
 
-    /// Replays the history up to the last turn in a fresh instance and compares its commands. In long histories not after
-    /// every turn, so that the whole stays linear.
-    fn repeat_last(&mut self, run: usize) -> Result<(), Abandoned> {
+    /// Replays the history up to the last workflow task in a fresh instance and compares its commands. In long histories not after
+    /// every workflow task, so that the whole stays linear.
+    fn repeat_last(&mut self, run: usize) -> Result<(), TestFailure> {
         let length = self.server.runs[run].history.len();
         if self.replayed > REPLAYED_MIN.saturating_add(length.saturating_mul(16)) {
             return Ok(());
@@ -526,14 +526,14 @@ impl Simulation {
         self.repeat(run)
     }
 
-    fn repeat(&mut self, run: usize) -> Result<(), Abandoned> {
-        let Some(turn) = self.member(run).turns.last().cloned() else { return Ok(()) };
-        let events = self.server.runs[run].history[..turn.length].to_vec();
-        self.thread.call(move |instances| instances.repeat(events, turn)).map_err(Abandoned::from)
+    fn repeat(&mut self, run: usize) -> Result<(), TestFailure> {
+        let Some(task) = self.member(run).workflow_tasks.last().cloned() else { return Ok(()) };
+        let events = self.server.runs[run].history[..task.length].to_vec();
+        self.thread.call(move |instances| instances.repeat(events, task)).map_err(TestFailure::from)
     }
 
     /// Replays every run three times.
-    fn repeat_all(&mut self) -> Result<(), Abandoned> {
+    fn repeat_all(&mut self) -> Result<(), TestFailure> {
         for run in 0..self.members.len() {
             if self.members[run].is_none() {
                 continue;
@@ -545,14 +545,14 @@ impl Simulation {
         Ok(())
     }
 
-    fn ended(mut self, outcome: Result<(), Abandoned>) -> Ended {
+    fn ended(mut self, outcome: Result<(), TestFailure>) -> SimulationResult {
         let last = self.server.newest(0);
         let (output, violation) = match outcome {
             Err(abandoned) => (Err(abandoned.failure), abandoned.violation.map(|violation| *violation)),
             Ok(()) => (self.output(last), None),
         };
         let commands = match &self.members.get(last) {
-            Some(Some(member)) => member.turns.iter().flat_map(|turn| turn.commands.iter().cloned()).collect(),
+            Some(Some(member)) => member.workflow_tasks.iter().flat_map(|task| task.commands.iter().cloned()).collect(),
             _ => Vec::new(),
         };
         let state = self.server.runs[last].memo.iter().filter_map(|(key, payload)| {
@@ -576,20 +576,31 @@ impl Simulation {
             }
         }
         let elapsed = Duration::from_nanos(u64::try_from(self.server.now - ORIGIN).unwrap_or_default());
-        let turns = self.turns;
-        Ended { output, elapsed, history, earlier, children, commands, state, updates, violation, turns }
+        let workflow_tasks = self.workflow_tasks;
+        SimulationResult {
+            output,
+            elapsed,
+            history,
+            earlier,
+            children,
+            commands,
+            state,
+            updates,
+            violation,
+            workflow_tasks,
+        }
     }
 
     fn output(&self, run: usize) -> Result<Vec<Payload>, Failure> {
         match &self.server.runs[run].closed {
-            Some(Closed::Completed(output)) => Ok(output.clone()),
-            Some(Closed::Failed(failure)) => Err(failure.clone()),
-            Some(Closed::Canceled(_)) => Err(Failure::cancelled()),
-            Some(Closed::Terminated(reason)) => Err(Failure::terminated(reason.clone())),
-            Some(Closed::TimedOut) => {
+            Some(CloseOutcome::Completed(output)) => Ok(output.clone()),
+            Some(CloseOutcome::Failed(failure)) => Err(failure.clone()),
+            Some(CloseOutcome::Canceled(_)) => Err(Failure::cancelled()),
+            Some(CloseOutcome::Terminated(reason)) => Err(Failure::terminated(reason.clone())),
+            Some(CloseOutcome::TimedOut) => {
                 Err(Failure::timeout(segno_proto::enums::TimeoutType::StartToClose, "the workflow took too long"))
             }
-            Some(Closed::ContinuedAsNew(_)) | None => Err(Failure::new("the workflow has not closed").into()),
+            Some(CloseOutcome::ContinuedAsNew(_)) | None => Err(Failure::new("the workflow has not closed").into()),
         }
     }
 

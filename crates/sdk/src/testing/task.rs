@@ -59,7 +59,7 @@ impl TaskTest {
         self
     }
 
-    /// What the attempt before said last by heartbeat.
+    /// The details of the last heartbeat of the attempt before.
     ///
     /// # Panics
     /// If it cannot be sent.
@@ -77,12 +77,12 @@ impl TaskTest {
         self
     }
 
-    /// The task is told to stop after this time, as if its workflow had asked for it.
+    /// The task is cancelled after this time, as if its workflow had requested it.
     pub fn cancel_after(self, time: Duration) -> Self {
         self.cancel_after_with(time, CancelReason::CancelRequested)
     }
 
-    /// The task is told to stop after this time, for this reason.
+    /// The task is cancelled after this time, for this reason.
     pub fn cancel_after_with(mut self, time: Duration, reason: CancelReason) -> Self {
         self.cancel = Some((time, reason));
         self

@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     workflow::{
         WorkflowRegistry,
-        execution::{Execution, Finished, Step, TaskFailed},
+        execution::{Execution, Step, TaskFailed, WorkflowTaskAnswer},
         local::LocalResult,
         sabotage,
     },
@@ -31,7 +31,7 @@ pub(crate) struct Instances {
 
 /// One workflow task as it was answered: enough to do it again.
 #[derive(Clone)]
-pub(crate) struct TestTurn {
+pub(crate) struct RecordedTask {
     /// How much of the history it began with.
     pub(crate) length: usize,
     pub(crate) messages: Vec<Message>,
@@ -61,7 +61,7 @@ impl WorkflowThread {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Does something on the thread and waits for it. The caller's runtime stands still meanwhile, and with it the clock.
+    /// Executes a closure on the thread and waits for it. The caller's runtime stands still meanwhile, and with it the clock.
     pub(crate) fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Instances) -> T + Send + 'static) -> T {
         let (sender, receiver) = mpsc::sync_channel(1);
         let job: Job = Box::new(move |instances| {
@@ -99,7 +99,7 @@ impl Instances {
         self.cached.remove(&run);
     }
 
-    /// Begins a turn of a run, with its whole history if it is not in memory.
+    /// Begins a workflow task of a run, with its whole history if it is not in memory.
     pub(crate) fn begin(
         &mut self,
         run: usize,
@@ -116,8 +116,8 @@ impl Instances {
         Some(self.cached.get_mut(&run)?.local_done(result))
     }
 
-    /// Ends the turn.
-    pub(crate) fn finish(&mut self, run: usize) -> Option<Finished> {
+    /// Ends the workflow task.
+    pub(crate) fn finish(&mut self, run: usize) -> Option<WorkflowTaskAnswer> {
         Some(self.cached.get_mut(&run)?.finish())
     }
 
@@ -144,17 +144,17 @@ impl Instances {
         execution.query(kind, &input, None)
     }
 
-    /// Does a turn again in a fresh instance, which has only the history. Says what differs.
-    pub(crate) fn repeat(&mut self, events: Vec<HistoryEvent>, turn: TestTurn) -> Result<(), TaskFailed> {
+    /// Does a workflow task again in a fresh instance, which has only the history. Says what differs.
+    pub(crate) fn repeat(&mut self, events: Vec<HistoryEvent>, task: RecordedTask) -> Result<(), TaskFailed> {
         let mut execution = Execution::new(self.registry.clone(), NAMESPACE, "");
-        execution.begin(events, turn.messages)?;
-        for (id, attempt, outcome) in turn.locals {
+        execution.begin(events, task.messages)?;
+        for (id, attempt, outcome) in task.locals {
             execution.local_done(LocalResult { id, attempt, outcome })?;
         }
         let finished = execution.finish();
-        match difference(&turn.commands, &finished.commands) {
+        match difference(&task.commands, &finished.commands) {
             Some(text) => Err(differs(text)),
-            None if turn.replies != finished.messages => {
+            None if task.replies != finished.messages => {
                 Err(differs("the answers to updates differ when the history is replayed".to_owned()))
             }
             None => Ok(()),
@@ -178,7 +178,7 @@ fn difference(first: &[Command], again: &[Command]) -> Option<String> {
         None => "nothing".to_owned(),
     };
     Some(format!(
-        "command {} of the turn differs when the history is replayed: first {}, then {}",
+        "command {} of the workflow task differs when the history is replayed: first {}, then {}",
         position + 1,
         text(first.get(position)),
         text(again.get(position))

@@ -47,7 +47,7 @@ use crate::{
 /// the same clock, so that `tokio::time::sleep` in them takes virtual time, too; a task that waits for anything outside of
 /// the test (a socket, a thread) may see the clock jump, and is better replaced by a [mock](Self::mock).
 ///
-/// After every turn the history is replayed in a fresh instance, which must ask for the same commands; at the end three
+/// After every workflow task the history is replayed in a fresh instance, which must ask for the same commands; at the end three
 /// times. A difference ends the test with a failure of the kind `DeterminismViolation`.
 pub struct WorkflowTest<W: Workflow> {
     input: Option<W::Input>,
@@ -57,11 +57,11 @@ pub struct WorkflowTest<W: Workflow> {
     marker: PhantomData<fn() -> W>,
 }
 
-/// What came of a test.
+/// The result of a test.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TestRun<T> {
-    /// What the workflow returned.
+    /// The result of the workflow.
     ///
     /// If it could not get that far: a failure of kind `Stuck` (it waits, and nothing can happen),
     /// `DeterminismViolation`, `NotRegistered` (a task or child that the test does not know), or what made its workflow task
@@ -75,16 +75,16 @@ pub struct TestRun<T> {
     pub earlier: Vec<Vec<HistoryEvent>>,
     /// Histories of its children, by workflow id; if an id was used more than once, of the last.
     pub children: BTreeMap<String, Vec<HistoryEvent>>,
-    /// The commands that the workflow asked for, in order; of the last run.
+    /// The commands that the workflow issued, in order; of the last run.
     pub commands: Vec<Command>,
-    /// What [`set_state`](crate::WorkflowContext::set_state) left.
+    /// The values that [`set_state`](crate::WorkflowContext::set_state) left.
     pub state: BTreeMap<String, Value>,
     /// How updates ended, in the order in which the test sent them.
     pub updates: Vec<Result<Value, Failure>>,
     /// Where code and history differ, if they do.
     pub violation: Option<DeterminismViolation>,
     /// How many workflow tasks there were, in all runs.
-    pub turns: usize,
+    pub workflow_tasks: usize,
 }
 
 impl<W: Workflow> WorkflowTest<W> {
@@ -250,7 +250,7 @@ impl<W: Workflow> WorkflowTest<W> {
         self
     }
 
-    /// Throws the instance away after every turn, as a worker without a cache does: every turn begins with a replay.
+    /// Throws the instance away after every workflow task, as a worker without a cache does: every workflow task begins with a replay.
     pub fn without_cache(mut self) -> Self {
         self.settings.cached = false;
         self
@@ -307,7 +307,7 @@ impl<W: Workflow> WorkflowTest<W> {
             state: ended.state,
             updates: ended.updates,
             violation: ended.violation,
-            turns: ended.turns,
+            workflow_tasks: ended.workflow_tasks,
         }
     }
 }

@@ -11,17 +11,17 @@ use tonic::Code;
 use crate::{
     client::{
         Client, Waits, is_retryable,
-        unary::{self, Encoded},
+        unary::{self, EncodedCall},
     },
     failure::Failure,
 };
 
 /// One attempt of a call.
 const ATTEMPT: Duration = Duration::from_secs(20);
-/// What servers take in one message, less what the call itself needs.
+/// The largest message that servers accept, less the bytes of the call itself.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024 - 16 * 1024;
 
-/// What a task is answered with.
+/// The answer to a task.
 pub(super) enum TaskAnswer {
     Completed(RespondActivityTaskCompletedRequest),
     Failed(Box<RespondActivityTaskFailedRequest>),
@@ -43,7 +43,7 @@ pub(super) async fn send(client: &Client, answer: TaskAnswer, until: Instant) {
 }
 
 /// Sends an answer until there is an outcome. `Err`: the server does not take it.
-async fn repeat(client: &Client, call: &Encoded, until: Instant) -> Result<(), String> {
+async fn repeat(client: &Client, call: &EncodedCall, until: Instant) -> Result<(), String> {
     let mut waits = Waits::default();
     let mut sent_before = false;
     loop {
@@ -71,7 +71,7 @@ async fn repeat(client: &Client, call: &Encoded, until: Instant) -> Result<(), S
 }
 
 impl TaskAnswer {
-    fn encode(&self) -> Encoded {
+    fn encode(&self) -> EncodedCall {
         match self {
             Self::Completed(request) => unary::ACTIVITY_TASK_COMPLETED.encode(request),
             Self::Failed(request) => unary::ACTIVITY_TASK_FAILED.encode(request),

@@ -30,7 +30,9 @@ use crate::{
     failure::Failure,
     lock::lock,
     options::RetryPolicy,
-    task::{Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskInfo, cancelled, interval},
+    task::{
+        Answer, CancelReason, Cancellation, CancelledAnswer, Heartbeats, TaskContext, TaskInfo, cancelled, interval,
+    },
     telemetry::spans::{self, SpanFields},
 };
 
@@ -48,7 +50,7 @@ impl Shared {
 /// Executes a task and answers it. Returns at once.
 fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
     let cancellation = Arc::new(Cancellation::default());
-    let held = Held::new(shared.clone(), task.task_token.clone(), cancellation.clone());
+    let held = RunningAttemptGuard::new(shared.clone(), task.task_token.clone(), cancellation.clone());
     tokio::spawn(async move {
         let mut phase = shared.phase.subscribe();
         let work = attempt(&shared, task, cancellation, held);
@@ -62,14 +64,14 @@ fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
 }
 
 /// Counts an attempt as running, here and for the server, as long as it lives.
-struct Held {
+struct RunningAttemptGuard {
     shared: Arc<Shared>,
     token: Bytes,
     /// It is completed by another program, later: for the server it stays with this worker.
     kept: bool,
 }
 
-impl Held {
+impl RunningAttemptGuard {
     fn new(shared: Arc<Shared>, token: Bytes, cancellation: Arc<Cancellation>) -> Self {
         shared.running.begin(token.clone(), cancellation);
         lock(&shared.deltas).begin(token.clone());
@@ -77,7 +79,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RunningAttemptGuard {
     fn drop(&mut self) {
         if !self.kept {
             lock(&self.shared.deltas).finish(self.token.clone());
@@ -90,7 +92,7 @@ async fn attempt(
     shared: &Arc<Shared>,
     mut task: PollActivityTaskQueueResponse,
     cancellation: Arc<Cancellation>,
-    mut held: Held,
+    mut held: RunningAttemptGuard,
 ) {
     let limits = Limits::of(&task);
     let input = task.input.take().map(|input| input.payloads).unwrap_or_default();
@@ -192,8 +194,8 @@ async fn execute(
             Outcome::Later
         }
         Err(failure) if failure.is_cancelled() => match cancelled(ctx.cancel_reason(), &failure) {
-            Cancelled::Canceled => Outcome::Canceled(unsent),
-            Cancelled::Failed(failure) => Outcome::Failed(failure, unsent),
+            CancelledAnswer::Canceled => Outcome::Canceled(unsent),
+            CancelledAnswer::Failed(failure) => Outcome::Failed(failure, unsent),
         },
         Err(failure) => Outcome::Failed(failure, unsent),
     }
@@ -218,7 +220,7 @@ async fn answer_of(shared: &Shared, task: &PollActivityTaskQueueResponse, outcom
             namespace,
             identity,
             deployment_options,
-            // A failure that cannot be encoded is told without its details rather than not at all.
+            // A failure that cannot be encoded is sent without its details rather than not at all.
             failure: Some(codecs.encode_failure(failure.to_wire()).await.unwrap_or_else(|error| {
                 let message = format!("{} (its details cannot be encoded: {error})", failure.message());
                 Failure::from(Failure::application("Conversion", message)).to_wire()
@@ -309,7 +311,7 @@ impl Limits {
         Self { close_at, heartbeat: duration(task.heartbeat_timeout) }
     }
 
-    /// When the task is to be told that it is over, unless it was told to stop before.
+    /// When the task is cancelled because its time is over, unless it is cancelled before.
     fn next_time_out(&self, ctx: &TaskContext) -> Option<Instant> {
         if ctx.is_cancelled() {
             return None;

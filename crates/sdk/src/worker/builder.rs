@@ -8,12 +8,12 @@ use super::{
     options::{Pollers, WorkerOptions},
     shared::Shared,
     slots::Tuner,
-    versioning::Deployment,
 };
 use crate::{
     client::{Client, ClientError, Queue},
     definition::{Task, TaskSet, Workflow},
     task::TaskRegistry,
+    versioning::Deployment,
     workflow::{WorkflowInterceptor, WorkflowRegistry},
 };
 
@@ -57,21 +57,9 @@ impl WorkerBuilder {
         self
     }
 
-    /// Executes this task with a state.
-    pub fn task_with_state<T: Task>(mut self, state: Arc<T::State>) -> Self {
-        self.tasks.add::<T>(state);
-        self
-    }
-
     /// Executes the tasks of this instance, which they share.
     pub fn tasks<S: TaskSet>(mut self, instance: S) -> Self {
         Arc::new(instance).register(&mut self.tasks);
-        self
-    }
-
-    /// Adds tasks by hand.
-    pub fn register_tasks(mut self, register: impl FnOnce(&mut TaskRegistry)) -> Self {
-        register(&mut self.tasks);
         self
     }
 
@@ -180,6 +168,9 @@ impl WorkerBuilder {
 
     /// The version of the program that this worker belongs to.
     pub fn deployment(mut self, deployment: Deployment) -> Self {
+        if deployment.use_versioning {
+            self.workflows.set_version(deployment.version());
+        }
         self.options.deployment = Some(deployment);
         self
     }
@@ -191,7 +182,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long tasks may go on when the worker shuts down; 10 s if not given. Then they are told to stop, with
+    /// How long tasks may go on when the worker shuts down; 10 s if not given. Then they are cancelled, with
     /// [`CancelReason::WorkerShutdown`](crate::CancelReason::WorkerShutdown).
     pub fn shutdown_grace(mut self, grace: Duration) -> Self {
         self.options.shutdown_grace = grace;

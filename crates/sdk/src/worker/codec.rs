@@ -48,7 +48,7 @@ async fn decode<M: Message + Default>(codecs: &Codecs, name: &str, message: &mut
     Ok(())
 }
 
-/// What came with a workflow task.
+/// Decodes the events and messages of a workflow task.
 pub(crate) async fn decode_task(
     codecs: &Codecs,
     events: &mut [HistoryEvent],
@@ -66,7 +66,7 @@ pub(crate) async fn decode_task(
     Ok(())
 }
 
-/// What answers it.
+/// Encodes the answer.
 pub(super) async fn encode_answer(
     codecs: &Codecs,
     commands: &mut [Command],

@@ -9,7 +9,7 @@ use bytes::Bytes;
 pub(super) struct Deltas {
     begun: BTreeSet<Bytes>,
     finished: BTreeSet<Bytes>,
-    /// What the heartbeat that is under way says.
+    /// The changes in the heartbeat that is under way.
     said: Option<(BTreeSet<Bytes>, BTreeSet<Bytes>)>,
 }
 
@@ -25,7 +25,7 @@ impl Deltas {
         }
     }
 
-    /// What the next heartbeat says.
+    /// The changes for the next heartbeat.
     pub(super) fn say(&mut self) -> (Vec<Bytes>, Vec<Bytes>) {
         self.repeat();
         let said = (std::mem::take(&mut self.begun), std::mem::take(&mut self.finished));

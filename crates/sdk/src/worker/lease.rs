@@ -24,7 +24,7 @@ use crate::{client::ClientError, lock::lock, options::wire_duration, task::Cance
 const TOKEN_MISMATCH: &str = "segno.worker.v1.TokenMismatch";
 const WORKER_INACTIVE: &str = "segno.worker.v1.WorkerInactive";
 
-/// What the server says to a heartbeat.
+/// The server's reply to a heartbeat.
 #[derive(Debug, PartialEq)]
 enum Reply {
     /// The lease runs from now.
@@ -163,7 +163,7 @@ impl Lease {
     }
 }
 
-/// What a refusal means.
+/// The reply that a refusal stands for.
 fn reply_of(status: &Status) -> Reply {
     let failed = || Reply::Failed(Refusal(status.code(), status.message().to_owned()));
     match status.code() {

@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-/// What a poll is for.
+/// The tasks that a poll is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PolledKind {
     Task,

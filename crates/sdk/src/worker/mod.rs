@@ -25,8 +25,7 @@ pub(crate) mod shared;
 pub(crate) mod slots;
 mod tasks;
 mod threads;
-mod turns;
-pub(crate) mod versioning;
+mod workflow_task;
 pub(crate) mod workflows;
 
 use std::sync::Arc;
@@ -38,7 +37,8 @@ pub use interceptor::TaskInterceptor;
 pub use options::Pollers;
 pub(crate) use shared::Shared;
 pub use slots::Tuner;
-pub use versioning::{Deployment, VersioningBehavior};
+
+pub use crate::versioning::{Deployment, DeploymentVersion, VersioningBehavior};
 
 use crate::client::ClientError;
 
@@ -65,7 +65,7 @@ impl Worker {
         Self { shared: Arc::new(shared), shutdown: watch::Sender::new(false) }
     }
 
-    /// What ends this worker.
+    /// A handle that ends this worker.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle(self.shutdown.clone())
     }

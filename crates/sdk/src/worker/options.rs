@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{slots::Tuner, versioning::Deployment};
+use super::slots::Tuner;
+use crate::versioning::Deployment;
 
 /// How many polls a worker has open, per kind of task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl Default for Pollers {
     }
 }
 
-/// What [`WorkerBuilder`](super::WorkerBuilder) was told.
+/// Settings of a [`WorkerBuilder`](super::WorkerBuilder).
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerOptions {
     pub max_cached_workflows: usize,
@@ -71,7 +72,7 @@ impl Default for WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// What is wrong with them.
+    /// The first setting that cannot be used.
     pub(crate) fn problem(&self) -> Option<String> {
         let pollers = |pollers: Pollers| match pollers {
             Pollers::Fixed(count) => count > 0,

@@ -12,7 +12,7 @@ use segno_proto::{
 };
 use tonic::{Response, Status};
 
-use super::turns::refused;
+use super::workflow_task::refused;
 use crate::{
     client::{Client, Waits, detail, unary},
     failure::Failure,
@@ -22,7 +22,7 @@ use crate::{
 pub(super) const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The same for a page, with room for what a server adds when it hands the request on.
 const PAGE_BYTES_MAX: usize = REQUEST_BYTES_MAX - 16 * 1024;
-/// What a page counts for besides its bytes, at most.
+/// The bytes that a page counts for besides its own, at most.
 const PAGE_COSTS_BYTES: usize = 1024;
 /// Most pages that servers take.
 const PAGES_MAX: usize = 1024;
@@ -30,10 +30,10 @@ const PAGES_MAX: usize = 1024;
 const ROUNDS: usize = 3;
 
 /// Why an answer was not sent, or not taken.
-pub(super) enum Unsent {
+pub(super) enum SendError {
     /// It cannot be sent: what to tell the user.
     TooLarge(String),
-    /// What the server says.
+    /// The server's message.
     Rpc(Status),
 }
 
@@ -42,7 +42,7 @@ pub(super) async fn send(
     client: &Client,
     mut request: RespondWorkflowTaskCompletedRequest,
     paged_bytes_max: Option<usize>,
-) -> Result<RespondWorkflowTaskCompletedResponse, Unsent> {
+) -> Result<RespondWorkflowTaskCompletedResponse, SendError> {
     let mut bytes = request.encoded_len();
     if bytes > REQUEST_BYTES_MAX {
         // Where there are pages the commands have room of their own.
@@ -51,7 +51,7 @@ pub(super) async fn send(
         bytes = request.encoded_len();
     }
     if bytes <= REQUEST_BYTES_MAX {
-        return client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await.map_err(Unsent::Rpc);
+        return client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await.map_err(SendError::Rpc);
     }
     // Servers count more for a page than its bytes.
     let most = paged_bytes_max
@@ -61,7 +61,7 @@ pub(super) async fn send(
             "the commands of this workflow task take {bytes} bytes, the server takes {most}: pass large values by \
              reference, or schedule less at once"
         );
-        return Err(Unsent::TooLarge(message));
+        return Err(SendError::TooLarge(message));
     }
     // Apart, so that the future of the usual case stays small.
     Box::pin(send_in_pages(client, request)).await
@@ -70,8 +70,8 @@ pub(super) async fn send(
 async fn send_in_pages(
     client: &Client,
     request: RespondWorkflowTaskCompletedRequest,
-) -> Result<RespondWorkflowTaskCompletedResponse, Unsent> {
-    let pages = split(request, PAGE_BYTES_MAX).map_err(Unsent::TooLarge)?;
+) -> Result<RespondWorkflowTaskCompletedResponse, SendError> {
+    let pages = split(request, PAGE_BYTES_MAX).map_err(SendError::TooLarge)?;
     tracing::debug!(pages = pages.len(), "an answer is sent in pages");
     send_all(&pages, |page| {
         client.call(move |mut service| async move { kept(service.respond_workflow_task_completed(page.clone()).await) })
@@ -125,7 +125,7 @@ fn kept<T>(answered: Result<Response<T>, Status>) -> Result<Response<Result<T, S
 async fn send_all<'a, F>(
     pages: &'a [RespondWorkflowTaskCompletedRequest],
     send: impl Fn(&'a RespondWorkflowTaskCompletedRequest) -> F,
-) -> Result<RespondWorkflowTaskCompletedResponse, Unsent>
+) -> Result<RespondWorkflowTaskCompletedResponse, SendError>
 where
     F: Future<Output = Result<Result<RespondWorkflowTaskCompletedResponse, Status>, Status>>,
 {
@@ -134,9 +134,9 @@ where
     'rounds: loop {
         let mut last = None;
         for page in pages {
-            match send(page).await.map_err(Unsent::Rpc)? {
+            match send(page).await.map_err(SendError::Rpc)? {
                 Ok(response) => last = Some(response),
-                Err(lost) if round == ROUNDS => return Err(Unsent::Rpc(lost)),
+                Err(lost) if round == ROUNDS => return Err(SendError::Rpc(lost)),
                 Err(lost) => {
                     round += 1;
                     tokio::time::sleep(waits.next(lost.code())).await;
@@ -144,7 +144,7 @@ where
                 }
             }
         }
-        return last.ok_or_else(|| Unsent::Rpc(Status::internal("there was no page to send")));
+        return last.ok_or_else(|| SendError::Rpc(Status::internal("there was no page to send")));
     }
 }
 
@@ -275,9 +275,9 @@ mod tests {
             kept::<RespondWorkflowTaskCompletedResponse>(Err(lost())).map(Response::into_inner)
         };
         let refused = send_all(&pages, never).await;
-        assert!(matches!(refused, Err(Unsent::Rpc(status)) if status.code() == Code::Aborted));
+        assert!(matches!(refused, Err(SendError::Rpc(status)) if status.code() == Code::Aborted));
         let gone = async |_: &RespondWorkflowTaskCompletedRequest| Err(Status::not_found("over"));
-        assert!(matches!(send_all(&pages, gone).await, Err(Unsent::Rpc(status)) if status.code() == Code::NotFound));
+        assert!(matches!(send_all(&pages, gone).await, Err(SendError::Rpc(status)) if status.code() == Code::NotFound));
     }
 
     #[test]

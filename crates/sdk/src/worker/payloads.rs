@@ -57,7 +57,7 @@ pub(crate) fn replace<M: Message + Default>(
     changed.transcode_to().map_err(|error| error.to_string())
 }
 
-/// What is shown on a walk through a message.
+/// A part found on a walk through a message.
 enum Part<'a> {
     Payload(&'a mut Payload),
     /// Before what is inside of it.

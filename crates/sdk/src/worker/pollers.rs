@@ -22,7 +22,7 @@ use crate::lock::lock;
 /// Longer than servers let a poll wait.
 pub(super) const POLL: Duration = Duration::from_secs(70);
 
-/// What a poll brought.
+/// The result of a poll.
 pub(crate) struct PollAnswer<T> {
     /// A task, or nothing within the time that the server lets a poll wait.
     pub task: Option<T>,
@@ -50,7 +50,7 @@ struct State {
 pub(crate) struct PollStop {
     /// No new polls once this is true.
     pub stop: watch::Receiver<bool>,
-    /// Polls that wait end by themselves once the worker has told the server that it shuts down. Otherwise they are
+    /// Polls that wait end by themselves once the worker has announced its shutdown. Otherwise they are
     /// dropped.
     pub server_ends_polls: bool,
 }

@@ -90,7 +90,7 @@ async fn pollers_come_with_tasks_and_go_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_polls_without_a_slot() {
+async fn no_poll_is_made_without_a_slot() {
     let (taken, most, _) = serve(Pollers::Auto { min: 1, max: 20 }, 50, 4).await;
     assert!(taken == 50 && most <= 4, "{taken} {most}");
 }

@@ -13,7 +13,7 @@ use segno_proto::{
 use tokio::sync::watch;
 use tonic::Code;
 
-use super::{options::Pollers, shared::Shared, versioning::Deployment};
+use super::{options::Pollers, shared::Shared};
 
 /// How often a worker reports.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -84,7 +84,7 @@ pub(super) async fn announce_shutdown(shared: &Shared) {
     }
 }
 
-/// What is to be said about the worker.
+/// The report about the worker.
 fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
     let poller_info = |active: usize, pollers: Pollers| {
         Some(WorkerPollerInfo {
@@ -103,7 +103,7 @@ fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
             ..Default::default()
         }),
         task_queue: shared.queue.clone(),
-        deployment_version: shared.options.deployment.as_ref().map(Deployment::version),
+        deployment_version: shared.options.deployment.as_ref().map(|deployment| deployment.version().to_wire()),
         sdk_name: "segno-rust".to_owned(),
         sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
         status: status as i32,

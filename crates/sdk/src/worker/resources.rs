@@ -18,7 +18,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// What is in use now. `None`: this machine does not tell.
+    /// The share in use now. `None`: this machine has no figures.
     pub(crate) fn now(&mut self) -> Option<Shares> {
         if let Some((at, shares)) = self.last
             && at.elapsed() < Duration::from_millis(100)

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::{client::ClientError, task::CancelReason};
 
-/// How long answers may take after everything was told to end.
+/// How long answers may take after everything was cancelled.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// Ends everything if the worker is dropped before it ended by itself.
-struct Life(Arc<Shared>);
+struct PhaseGuard(Arc<Shared>);
 
-impl Drop for Life {
+impl Drop for PhaseGuard {
     fn drop(&mut self) {
         self.0.phase.send_replace(Phase::Dropped);
     }
@@ -28,7 +28,7 @@ impl Drop for Life {
 
 /// Serves until `shutdown`, then finishes.
 pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<bool>) -> Result<(), ClientError> {
-    let life = Life(shared.clone());
+    let life = PhaseGuard(shared.clone());
     let lease = tokio::select! {
         biased;
         // Nothing was taken yet, so that there is nothing to finish.
@@ -40,7 +40,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<boo
         "a worker serves"
     );
 
-    // What goes on until the end, and what ends first. Everything ends with its set.
+    // `presence` goes on until the end, `polls` end first. Tasks end when their set is dropped.
     let (end, ended) = watch::channel(false);
     let mut presence = JoinSet::new();
     let leased = lease.is_some();
@@ -94,7 +94,7 @@ async fn prepare(shared: &Arc<Shared>) -> Result<Option<Lease>, ClientError> {
     Lease::register(shared).await
 }
 
-/// Waits for what runs: first as long as it takes, within the time of grace, then told to stop, then dropped.
+/// Waits for what runs: first as long as it takes, within the time of grace; then tasks are cancelled, then dropped.
 async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
     let options = &shared.options;
     let grace_ends = Instant::now() + options.shutdown_grace;
@@ -106,8 +106,8 @@ async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
         }
     };
     // Polls first: they may still bring tasks.
-    let patience = options.shutdown_grace + options.shutdown_force;
-    let _ = tokio::time::timeout(patience.max(SHUTDOWN_CALL_LIMIT), polls_ended).await;
+    let drain_timeout = options.shutdown_grace + options.shutdown_force;
+    let _ = tokio::time::timeout(drain_timeout.max(SHUTDOWN_CALL_LIMIT), polls_ended).await;
     if shared.running.drained(grace_ends.saturating_duration_since(Instant::now())).await {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the parts of a worker share.
+//! State that the parts of a worker share.
 
 use std::{
     collections::HashMap,
@@ -21,12 +21,12 @@ use super::{
     options::WorkerOptions,
     pollers::{PollStop, Scaling},
     slots::{Slot, Slots},
-    versioning::{Deployment, VersioningBehavior},
 };
 use crate::lock::lock;
 use crate::{
     client::Client,
     task::{CancelReason, Cancellation, TaskFn, TaskRegistry},
+    versioning::{Deployment, VersioningBehavior},
     workflow::WorkflowRegistry,
 };
 
@@ -41,7 +41,7 @@ pub(crate) enum Phase {
     Dropped,
 }
 
-/// What the parts of a worker share.
+/// State that the parts of a worker share.
 pub(crate) struct Shared {
     pub client: Client,
     pub queue: String,
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     pub options: WorkerOptions,
     pub(super) slots: Slots,
     pub(super) local_slots: Slots,
-    pub(super) running: Running,
+    pub(super) running: RunningAttempts,
     pub(super) deltas: Mutex<Deltas>,
     /// Until when the server has promised to wait for this worker; `None` if it keeps no leases.
     pub(super) leased_until: Mutex<Option<Instant>>,
@@ -90,7 +90,7 @@ impl Shared {
         Self {
             slots: Slots::new(options.tuner.clone()),
             local_slots: Slots::new(options.local_tuner.clone()),
-            running: Running::default(),
+            running: RunningAttempts::default(),
             deltas: Mutex::default(),
             leased_until: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
@@ -112,7 +112,7 @@ impl Shared {
         }
     }
 
-    /// What executes tasks of a kind, between the interceptors.
+    /// The function that executes tasks of a kind, inside the interceptors.
     pub(super) fn task_function(&self, kind: &str) -> Option<TaskFn> {
         let function = self.tasks.get(kind)?;
         Some(self.interceptors.iter().rev().fold(function, |next, interceptor| {
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// What the server can do in this namespace. Nothing, before the worker runs.
+    /// The server's capabilities in this namespace. None before the worker runs.
     pub(crate) fn capabilities(&self) -> Capabilities {
         self.capabilities.get().copied().unwrap_or_default()
     }
@@ -173,14 +173,17 @@ impl Shared {
         self.options.deployment.as_ref().map(Deployment::to_wire)
     }
 
-    /// What a workflow does when a newer version becomes current, for answers; `own` is what the workflow says itself.
+    /// The versioning behaviour for completions of workflow tasks, from the one that the workflow's attribute names.
     pub(crate) fn versioning_behavior(&self, own: VersioningBehavior) -> i32 {
-        let Some(deployment) = self.options.deployment.as_ref().filter(|deployment| deployment.use_versioning) else {
-            return VersioningBehavior::Unspecified.to_wire();
-        };
-        let chosen = [own, deployment.default_behavior].into_iter().find(|it| *it != VersioningBehavior::Unspecified);
-        // A server needs an answer from a worker with a version.
-        chosen.unwrap_or(VersioningBehavior::AutoUpgrade).to_wire()
+        let deployment = self.options.deployment.as_ref();
+        deployment.map_or(VersioningBehavior::Unspecified, |deployment| deployment.behavior(own)).to_wire()
+    }
+
+    /// Whether first workflow tasks may come with the answers to starts. Temporal's server gives them to a versioned
+    /// worker without looking at the routing; Segno, which keeps leases, starts eagerly only where the routing leads.
+    pub(super) fn takes_eager_starts(&self) -> bool {
+        let is_versioned = self.options.deployment.as_ref().is_some_and(|deployment| deployment.use_versioning);
+        !is_versioned || lock(&self.leased_until).is_some()
     }
 
     pub(super) fn task_queue(&self) -> Option<TaskQueue> {
@@ -212,13 +215,13 @@ fn new_instance_key() -> String {
 
 /// Attempts that run now.
 #[derive(Default)]
-pub(super) struct Running {
+pub(super) struct RunningAttempts {
     attempts: Mutex<HashMap<Bytes, Arc<Cancellation>>>,
     /// How many there are.
     count: watch::Sender<usize>,
 }
 
-impl Running {
+impl RunningAttempts {
     pub(super) fn begin(&self, token: Bytes, cancellation: Arc<Cancellation>) {
         let mut attempts = self.lock();
         attempts.insert(token, cancellation);
@@ -250,10 +253,10 @@ impl Running {
     }
 
     /// Waits until none is left. False: that took too long.
-    pub(super) async fn drained(&self, patience: Duration) -> bool {
+    pub(super) async fn drained(&self, time_max: Duration) -> bool {
         let mut count = self.count.subscribe();
         // The sender cannot be gone while it is borrowed.
-        tokio::time::timeout(patience, count.wait_for(|count| *count == 0)).await.is_ok()
+        tokio::time::timeout(time_max, count.wait_for(|count| *count == 0)).await.is_ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Arc<Cancellation>>> {

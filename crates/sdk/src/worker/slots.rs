@@ -122,7 +122,7 @@ impl Slots {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What Temporal calls a tuner of this kind.
+    /// Temporal's name for a tuner of this kind.
     pub(crate) fn kind(&self) -> &'static str {
         if self.tuner.targets.is_some() { "ResourceBased" } else { "Fixed" }
     }

@@ -71,12 +71,12 @@ impl Rate {
 
     async fn wait(&self) {
         let Some(interval) = self.interval else { return };
-        let turn = {
+        let start = {
             let mut next = lock(&self.next);
-            let turn = (*next).max(Instant::now());
-            *next = turn + interval;
-            turn
+            let start = (*next).max(Instant::now());
+            *next = start + interval;
+            start
         };
-        tokio::time::sleep_until(turn).await;
+        tokio::time::sleep_until(start).await;
     }
 }

@@ -37,7 +37,7 @@ impl WorkflowThreads {
         let index = usize::try_from(hasher.finish() % self.queues.len() as u64).unwrap_or_default();
         let (answer, answered) = oneshot::channel();
         let job = Box::new(move || {
-            // What panics here was not caught by the executor; the thread goes on all the same.
+            // A panic here was not caught by the executor; the thread goes on all the same.
             if let Ok(value) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)) {
                 let _ = answer.send(value);
             }

@@ -1,4 +1,4 @@
-//! Polls for workflow tasks, executes turns, sends completions.
+//! Polls for workflow tasks, executes workflow tasks, sends completions.
 
 use std::{
     collections::HashMap,
@@ -36,17 +36,16 @@ use super::{
     shared::Shared,
     slots::{Slot, Slots},
     threads::WorkflowThreads,
-    turns::{self, Ended, Slow, TurnResult, answer, refused},
-    versioning::VersioningBehavior,
+    workflow_task::{self, SlowTask, TaskProgress, WorkflowTaskCompletion, answer, refused},
 };
 use crate::lock::lock;
 use crate::{
-    client::{EagerOffer, Place, unary},
+    client::{EagerOffer, EagerPlace, unary},
     failure::Failure,
     options::wire_duration,
     task::TaskInfo,
     workflow::{
-        execution::{Execution, Finished, Step, TaskFailed},
+        execution::{Execution, Step, TaskFailed, WorkflowTaskAnswer},
         local::{LocalRequest, LocalResult, LocalWork},
     },
 };
@@ -63,7 +62,7 @@ struct Workflows {
     cache: Mutex<Cache>,
 }
 
-/// Polls and answers workflow tasks until it is told to stop, then drains.
+/// Polls and answers workflow tasks until the worker shuts down, then drains.
 pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
     let options = &shared.options;
     let threads = match WorkflowThreads::start(options.workflow_threads) {
@@ -90,29 +89,29 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
         normal.await;
     }
     drop(offer);
-    // What was polled is answered before the worker ends.
+    // Polled tasks are answered before the worker ends.
     let _ = tokio::time::timeout(grace, slots.drained()).await;
 }
 
-/// Takes the first workflow tasks of workflows that the same client starts. Not with a deployment: which version a new
-/// run is for is the server's decision.
+/// Takes the first workflow tasks of workflows that the same client starts.
 fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Slots>) -> Option<EagerOffer> {
     let shared = &workflows.shared;
-    if shared.deployment_options().is_some() {
+    if !shared.takes_eager_starts() {
         return None;
     }
+    let deployment_options = shared.deployment_options();
     let (workflows, slots) = (Arc::downgrade(workflows), slots.clone());
     let runtime = tokio::runtime::Handle::current();
     Some(shared.client.offer_eager(&shared.queue, move |kind| {
         let workflows = workflows.upgrade().filter(|workflows| workflows.shared.workflows.get(kind).is_some())?;
         let (slot, runtime) = (slots.try_reserve(1).pop()?, runtime.clone());
-        let place: Place = Box::new(move |task| {
+        let take = Box::new(move |task| {
             runtime.spawn(async move {
                 workflows.handle(task).await;
                 drop(slot);
             });
         });
-        Some(place)
+        Some(EagerPlace { take, deployment_options: deployment_options.clone() })
     }))
 }
 
@@ -140,22 +139,22 @@ fn normal(name: &str) -> TaskQueue {
     TaskQueue { name: name.to_owned(), kind: TaskQueueKind::Normal as i32, ..Default::default() }
 }
 
-/// What a workflow task came with, to begin it again.
-struct Again {
+/// The input of a workflow task, to begin it again.
+struct TaskInput {
     history: Option<History>,
     messages: Vec<Message>,
-    queries: turns::Queries,
+    queries: workflow_task::Queries,
     query: Option<WorkflowQuery>,
 }
 
-impl Again {
+impl TaskInput {
     fn of(self, task: PollWorkflowTaskQueueResponse) -> PollWorkflowTaskQueueResponse {
         let Self { history, messages, queries, query } = self;
         PollWorkflowTaskQueueResponse { history, messages, queries, query, ..task }
     }
 }
 
-/// What came of one workflow task.
+/// The outcome of one workflow task.
 enum TaskOutcome {
     /// It is answered; perhaps the next one came with the answer.
     Next(Box<Execution>, Option<Box<PollWorkflowTaskQueueResponse>>),
@@ -325,7 +324,7 @@ impl Workflows {
         let was_cached = execution.is_some();
         self.shared.meter_workflow_task_start(&task, was_cached);
         // Needed only if memory turns out to be stale. The events of a task that may be dropped are nowhere else.
-        let again = was_cached.then(|| Again {
+        let again = was_cached.then(|| TaskInput {
             history: task.history.clone(),
             messages: task.messages.clone(),
             queries: task.queries.clone(),
@@ -354,34 +353,37 @@ impl Workflows {
             };
         }
         for query in queries.values_mut() {
-            // What cannot be read is for the handler to refuse.
+            // The handler refuses a query that cannot be decoded.
             let _ = codec::decode_query(codecs, query).await;
         }
         let began = Instant::now();
         let mut deadline = None;
-        let mut turned = self.turn(run_id, &task, move || turns::begin(execution, events, messages, queries)).await;
+        let mut progress =
+            self.on_thread(run_id, &task, move || workflow_task::begin(execution, events, messages, queries)).await;
         loop {
-            match turned {
-                Some(TurnResult::Ended(mut ended)) => {
+            match progress {
+                Some(TaskProgress::Completed(mut ended)) => {
                     locals.begin(&self.shared, &task, std::mem::take(&mut ended.step));
                     self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
                     return self.complete(run_id, task, *ended, false).await;
                 }
-                Some(TurnResult::Waits(execution, step, queries)) => {
+                Some(TaskProgress::Waits(execution, step, queries)) => {
                     locals.begin(&self.shared, &task, step);
                     let deadline = *deadline.get_or_insert_with(|| {
                         began + execution.task_timeout().unwrap_or(DEFAULT_TASK_TIMEOUT).mul_f64(0.8)
                     });
                     let Some(result) = locals.next(deadline).await else {
                         // The server hears that the worker still works on it.
-                        let end = move || turns::end(execution, Step::default(), queries);
+                        let end = move || workflow_task::end(execution, Step::default(), queries);
                         let Some(ended) = self.threads.run(run_id, end).await else { return TaskOutcome::Dropped };
                         self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
                         return self.complete(run_id, task, ended, true).await;
                     };
-                    turned = self.turn(run_id, &task, move || turns::local_done(execution, result, queries)).await;
+                    progress = self
+                        .on_thread(run_id, &task, move || workflow_task::local_done(execution, result, queries))
+                        .await;
                 }
-                Some(TurnResult::Failed(failed)) => {
+                Some(TaskProgress::Failed(failed)) => {
                     if let (true, Some(again)) = (failed.stale, again) {
                         // Memory and history differ: begin again from the first event.
                         return Box::pin(self.one(run_id, again.of(task), None, locals)).await;
@@ -395,59 +397,59 @@ impl Workflows {
     }
 
     /// Does a part of a workflow task on the thread of its run, and says so when that takes long.
-    async fn turn(
+    async fn on_thread(
         &self,
         run_id: &str,
         task: &PollWorkflowTaskQueueResponse,
-        turn: impl FnOnce() -> (TurnResult, Option<Slow>) + Send + 'static,
-    ) -> Option<TurnResult> {
+        job: impl FnOnce() -> (TaskProgress, Option<SlowTask>) + Send + 'static,
+    ) -> Option<TaskProgress> {
         let begun = Arc::new(AtomicBool::new(false));
         let begins = begun.clone();
-        let mut turning = std::pin::pin!(self.threads.run(run_id, move || {
+        let mut running = std::pin::pin!(self.threads.run(run_id, move || {
             begins.store(true, Ordering::Relaxed);
-            turn()
+            job()
         }));
         let workflow_id = || task.workflow_execution.as_ref().map(|run| run.workflow_id.as_str());
         let kind = || task.workflow_type.as_ref().map(|kind| kind.name.as_str());
-        let turned = loop {
-            match tokio::time::timeout(turns::SLOW_TURN, &mut turning).await {
-                Ok(turned) => break turned,
-                // It waits for the turns of other runs on its thread.
+        let progress = loop {
+            match tokio::time::timeout(workflow_task::SLOW_WORKFLOW_TASK, &mut running).await {
+                Ok(progress) => break progress,
+                // It waits for the workflow tasks of other runs on its thread.
                 Err(_) if !begun.load(Ordering::Relaxed) => {}
                 Err(_) => {
                     tracing::warn!(
                         workflow_id = workflow_id(),
                         kind = kind(),
                         run_id,
-                        "a turn has not ended after {:?}: does workflow code block?",
-                        turns::SLOW_TURN
+                        "a workflow task has not ended after {:?}: does workflow code block?",
+                        workflow_task::SLOW_WORKFLOW_TASK
                     );
-                    break turning.await;
+                    break running.await;
                 }
             }
         };
-        let (turned, slow) = turned?;
-        if let Some(Slow { took, waits_for }) = slow {
+        let (progress, slow) = progress?;
+        if let Some(SlowTask { took, waits_for }) = slow {
             tracing::warn!(
                 workflow_id = workflow_id(),
                 kind = kind(),
                 run_id,
                 ?took,
                 waits_for,
-                "a turn took long: workflow code must not block; use tasks or `ctx.run`"
+                "a workflow task took long: workflow code must not block; use tasks or `ctx.run`"
             );
         }
-        Some(turned)
+        Some(progress)
     }
 
     async fn complete(
         &self,
         run_id: &str,
         task: PollWorkflowTaskQueueResponse,
-        ended: Ended,
+        ended: WorkflowTaskCompletion,
         heartbeat: bool,
     ) -> TaskOutcome {
-        let Ended { execution, mut finished, mut query_results, versioning, .. } = ended;
+        let WorkflowTaskCompletion { execution, mut finished, mut query_results, versioning, .. } = ended;
         let shared = &self.shared;
         let codecs = shared.client.codecs();
         let mut encoded = codec::encode_answer(codecs, &mut finished.commands, &mut finished.messages).await;
@@ -499,12 +501,12 @@ impl Workflows {
                 }
                 TaskOutcome::Next(execution, response.workflow_task.map(Box::new))
             }
-            Err(unsent) => {
-                match unsent {
-                    pages::Unsent::TooLarge(message) => Box::pin(self.fail(task, too_large(message))).await,
+            Err(error) => {
+                match error {
+                    pages::SendError::TooLarge(message) => Box::pin(self.fail(task, too_large(message))).await,
                     // Perhaps it was taken and the answer was lost; perhaps the task was given to another worker.
-                    pages::Unsent::Rpc(status) if status.code() == Code::NotFound => {}
-                    pages::Unsent::Rpc(status) => {
+                    pages::SendError::Rpc(status) if status.code() == Code::NotFound => {}
+                    pages::SendError::Rpc(status) => {
                         let (code, message) = (status.code(), status.message());
                         tracing::warn!(run_id, ?code, message, "an answer was refused");
                     }
@@ -516,7 +518,7 @@ impl Workflows {
     }
 
     /// Asks for some of the scheduled tasks at once, as far as there is room for them.
-    fn reserve_eager(&self, finished: &mut Finished) -> Vec<Slot> {
+    fn reserve_eager(&self, finished: &mut WorkflowTaskAnswer) -> Vec<Slot> {
         let wanted = finished.commands.iter().filter(|command| asks_eagerly(command)).count();
         let slots = if wanted == 0 { Vec::new() } else { self.shared.try_reserve_tasks(wanted.min(EAGER_MAX)) };
         let mut left = slots.len();
@@ -534,7 +536,7 @@ impl Workflows {
     }
 
     /// Says that a workflow task failed; once, as otherwise it would be repeated as fast as the network allows. Kinds that
-    /// the worker was told to fail workflows on fail the run instead.
+    /// `fail_workflow_on` names fail the run instead.
     async fn fail(&self, task: PollWorkflowTaskQueueResponse, failed: TaskFailed) {
         self.shared.meter_workflow_task_failed(&task);
         let kind = failed.failure.application_kind();
@@ -553,7 +555,7 @@ impl Workflows {
             failure = %failed.failure,
             "a workflow task failed; {then}"
         );
-        // An answer that is too large is told whenever it is found: the server ends the run.
+        // An answer that is too large is reported in every attempt: the server ends the run.
         if task.attempt > 1 && failed.cause != WorkflowTaskFailedCause::GrpcMessageTooLarge {
             return;
         }
@@ -567,6 +569,7 @@ impl Workflows {
             })),
             identity: self.shared.identity.clone(),
             namespace: self.shared.client.namespace().to_owned(),
+            deployment_options: self.shared.deployment_options(),
             ..Default::default()
         };
         let answered = self
@@ -593,13 +596,15 @@ impl Workflows {
             attributes: Some(Attributes::FailWorkflowExecutionCommandAttributes(attributes)),
             ..Default::default()
         };
+        let kind = task.workflow_type.unwrap_or_default().name;
+        let versioning = self.shared.workflows.versioning(&kind);
         let request = RespondWorkflowTaskCompletedRequest {
             task_token: task.task_token,
             commands: vec![command],
             identity: self.shared.identity.clone(),
             namespace: self.shared.client.namespace().to_owned(),
             deployment_options: self.shared.deployment_options(),
-            versioning_behavior: self.shared.versioning_behavior(VersioningBehavior::Unspecified),
+            versioning_behavior: self.shared.versioning_behavior(versioning),
             ..Default::default()
         };
         let answered = self.shared.client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await;

@@ -1,7 +1,7 @@
 //! Cancels and drops operations.
 
 use super::{
-    commands::{Ask, Expected},
+    commands::{CommandRequest, ExpectedEvent},
     core::Core,
     operation::{OpId, OpKind},
     sabotage::{self, Sabotage},
@@ -69,9 +69,9 @@ pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
     }
 }
 
-/// Something ended in the same turn in which its end was asked for: history has its end before the request, which the
+/// An operation ended in the workflow task in which its end was requested: history has its end before the request, which the
 /// server would refuse, and with it the whole workflow task.
-pub(crate) fn withdraw(core: &mut Core, is_request: impl Fn(&Expected) -> bool) {
+pub(crate) fn withdraw(core: &mut Core, is_request: impl Fn(&ExpectedEvent) -> bool) {
     for pending in &mut core.commands {
         if is_request(&pending.expected) {
             pending.withdrawn = true;
@@ -80,7 +80,7 @@ pub(crate) fn withdraw(core: &mut Core, is_request: impl Fn(&Expected) -> bool) 
 }
 
 /// The command that asks for the end of an operation. What was not sent yet is withdrawn instead.
-fn request(core: &mut Core, id: OpId) -> Option<(Ask, Expected)> {
+fn request(core: &mut Core, id: OpId) -> Option<(CommandRequest, ExpectedEvent)> {
     let op = core.ops.get_mut(&id)?;
     if let Some(index) = op.command.take() {
         if let OpKind::Child { workflow_id, .. } = &op.kind {
@@ -98,18 +98,18 @@ fn request(core: &mut Core, id: OpId) -> Option<(Ask, Expected)> {
     match &mut op.kind {
         OpKind::Task { cancellation, .. } if *cancellation != CancellationType::Abandon && op.event_id != 0 => {
             let scheduled_event_id = op.event_id;
-            Some((Ask::CancelTask { scheduled_event_id }, Expected::CancelTask { scheduled_event_id }))
+            Some((CommandRequest::CancelTask { scheduled_event_id }, ExpectedEvent::CancelTask { scheduled_event_id }))
         }
         OpKind::Timer { id } if op.event_id != 0 => {
             let id = id.clone();
-            Some((Ask::CancelTimer { id: id.clone() }, Expected::CancelTimer { id }))
+            Some((CommandRequest::CancelTimer { id: id.clone() }, ExpectedEvent::CancelTimer { id }))
         }
         OpKind::Child { workflow_id, run_id, cancellation, abandon, .. }
             if *cancellation != CancellationType::Abandon && !*abandon && op.event_id != 0 =>
         {
             let (workflow_id, run_id) = (workflow_id.clone(), run_id.clone());
-            let expected = Expected::CancelExternal { op: 0, workflow_id: workflow_id.clone() };
-            Some((Ask::CancelExternal { workflow_id, run_id, child_only: true }, expected))
+            let expected = ExpectedEvent::CancelExternal { op: 0, workflow_id: workflow_id.clone() };
+            Some((CommandRequest::CancelExternal { workflow_id, run_id, child_only: true }, expected))
         }
         OpKind::Local { id, running, work, .. } => {
             *work = None;

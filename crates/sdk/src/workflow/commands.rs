@@ -1,4 +1,4 @@
-//! The commands of a turn, and the data by which each is matched with its event in history.
+//! The commands of a workflow task, and the data by which each is matched with its event in history.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub(crate) const CHANGE_VERSION: &str = "TemporalChangeVersion";
 /// In front of the keys of durable state, in the memo.
 pub(crate) const STATE_PREFIX: &str = "state.";
 
-/// What a command asks for.
-pub(crate) enum Ask {
+/// A command that the code issued.
+pub(crate) enum CommandRequest {
     Task {
         attributes: Box<wire::ScheduleActivityTaskCommandAttributes>,
         summary: Option<String>,
@@ -67,7 +67,7 @@ pub(crate) enum Ask {
     ContinueAsNew(Box<wire::ContinueAsNewWorkflowExecutionCommandAttributes>),
 }
 
-impl Ask {
+impl CommandRequest {
     pub fn into_command(self) -> Command {
         let mut user_metadata = None;
         let mut summarise = |summary: Option<String>| {
@@ -185,9 +185,9 @@ pub(crate) enum CloseKind {
     ContinuedAsNew,
 }
 
-/// What history must have for a command that was sent.
+/// The event that history must have for a command that was sent.
 #[derive(Clone, Debug)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedEvent {
     /// `print` is there if queue and input count as well.
     Task {
         op: OpId,
@@ -250,7 +250,7 @@ pub(crate) enum Expected {
     Close(CloseKind),
 }
 
-impl Expected {
+impl ExpectedEvent {
     /// The operation that it belongs to.
     pub fn op(&self) -> Option<OpId> {
         match self {
@@ -302,9 +302,9 @@ pub(crate) fn marker(
     name: &str,
     details: Vec<(&str, Vec<Payload>)>,
     failure: Option<segno_proto::failure::Failure>,
-) -> Ask {
+) -> CommandRequest {
     let details = details.into_iter().map(|(key, payloads)| (key.to_owned(), common::Payloads { payloads })).collect();
-    Ask::Marker(Box::new(wire::RecordMarkerCommandAttributes {
+    CommandRequest::Marker(Box::new(wire::RecordMarkerCommandAttributes {
         marker_name: name.to_owned(),
         details,
         failure,

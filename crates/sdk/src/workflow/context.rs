@@ -14,14 +14,14 @@ use uuid::Uuid;
 
 use super::{
     ContinueAsNew,
-    commands::{Ask, CHANGE_VERSION, Expected, PATCH_MARKER, marker},
+    commands::{CHANGE_VERSION, CommandRequest, ExpectedEvent, PATCH_MARKER, marker},
     core::{Core, Shared, SpawnedFuture},
     delivery::spawn_signal_handler,
     futures::{
         CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
     handlers::{ANY, Dynamic},
-    info::{Stored, UpdateInfo, WorkflowInfo},
+    info::{StoredPayload, UpdateInfo, WorkflowInfo},
     interceptor::OutboundKind,
     operation::{BoxFuture, OpId, OpKind},
     outcome::{SignalOutcome, UpdateOutcome},
@@ -36,9 +36,10 @@ use crate::{
     definition::{Query, Signal, Update, WorkflowDefinition},
     failure::{Error, Failure, Result},
     options::ContinueOptions,
+    versioning::DeploymentVersion,
 };
 
-/// What a workflow does everything with. Cheap to clone; `S` is the workflow's own state.
+/// The context of a workflow. Cheap to clone; `S` is the workflow's own state.
 pub struct Context<S = ()> {
     pub(crate) shared: Arc<Shared>,
     pub(crate) state: Arc<StateCell<S>>,
@@ -351,6 +352,19 @@ impl<S: Send + Sync + 'static> Context<S> {
         self.shared.core().suggest_continue_as_new
     }
 
+    /// Whether the server now routes new runs of this workflow to another version than the one to which this run is
+    /// pinned: `continue_as_new_with_options` with [`InitialVersioning`](crate::InitialVersioning) moves it there. False
+    /// for a run that is not pinned, or has a [`VersioningOverride`](crate::VersioningOverride).
+    pub fn target_version_changed(&self) -> bool {
+        self.shared.core().target_version_changed
+    }
+
+    /// The version of the worker that executes this workflow task; in a replay the version of the one that executed it.
+    /// `None`: a worker without versioning.
+    pub fn deployment_version(&self) -> Option<DeploymentVersion> {
+        self.shared.core().version.as_deref().cloned()
+    }
+
     /// Whether code that was added later may run: yes in new executions, no where history is older than the code.
     pub fn patched(&self, id: &str) -> bool {
         self.patch(id, false)
@@ -367,7 +381,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             return *known;
         }
         let there =
-            core.replayed.as_ref().map(|turn| turn.patches.iter().find(|(patch, _)| patch == id).map(|patch| patch.1));
+            core.replayed.as_ref().map(|task| task.patches.iter().find(|(patch, _)| patch == id).map(|patch| patch.1));
         let is_new = match there {
             None => true,
             Some(None) => {
@@ -380,32 +394,32 @@ impl<S: Send + Sync + 'static> Context<S> {
         core.patches.insert(id.to_owned(), true);
         let details = [("id", converter::encode_json(id)), ("deprecated", converter::encode_json(&deprecated))];
         let details = details.into_iter().filter_map(|(key, payload)| Some((key, vec![payload.ok()?]))).collect();
-        core.push(marker(PATCH_MARKER, details, None), Expected::Patch { id: id.to_owned() });
+        core.push(marker(PATCH_MARKER, details, None), ExpectedEvent::Patch { id: id.to_owned() });
         if !deprecated {
             let ids: Vec<&String> = core.patches.iter().filter(|(_, is_on)| **is_on).map(|(id, _)| id).collect();
             if let Ok(mut payload) = converter::encode_json(&ids) {
                 payload.metadata.insert("type".to_owned(), "KeywordList".into());
                 let keys = vec![CHANGE_VERSION.to_owned()];
-                core.search.insert(CHANGE_VERSION.to_owned(), Stored::of(&payload));
-                let ask = Ask::SearchAttributes(vec![(CHANGE_VERSION.to_owned(), payload)]);
-                core.push(ask, Expected::SearchAttributes { keys });
+                core.search.insert(CHANGE_VERSION.to_owned(), StoredPayload::of(&payload));
+                let ask = CommandRequest::SearchAttributes(vec![(CHANGE_VERSION.to_owned(), payload)]);
+                core.push(ask, ExpectedEvent::SearchAttributes { keys });
             }
         }
         true
     }
 
-    /// Whether this turn repeats what history has. For logs and the like only: code that depends on it is not
+    /// Whether this workflow task repeats what history has. For logs and the like only: code that depends on it is not
     /// deterministic.
     pub fn is_replaying(&self) -> bool {
         self.shared.core().is_replaying()
     }
 
-    /// The time of this turn.
+    /// The time of this workflow task.
     pub fn now(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.shared.core().time()).unwrap_or_default())
     }
 
-    /// A random id that begins with the time of this turn.
+    /// A random id that begins with the time of this workflow task.
     pub fn uuid7(&self) -> Uuid {
         let mut core = self.shared.core();
         let millis = u64::try_from(core.time() / 1_000_000).unwrap_or_default();
@@ -417,7 +431,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         RandomStream { shared: self.shared.clone(), name: name.to_owned() }
     }
 
-    /// What the workflow knows about itself.
+    /// Information about the run.
     pub fn info(&self) -> Arc<WorkflowInfo> {
         Arc::new(self.shared.core().info.build())
     }
@@ -427,8 +441,8 @@ impl<S: Send + Sync + 'static> Context<S> {
         if let Some(fields) = self.fields(values) {
             let mut core = self.shared.core();
             let keys = fields.iter().map(|(key, _)| key.clone()).collect();
-            Stored::keep(&mut core.search, &fields);
-            core.push(Ask::SearchAttributes(fields), Expected::SearchAttributes { keys });
+            StoredPayload::keep(&mut core.search, &fields);
+            core.push(CommandRequest::SearchAttributes(fields), ExpectedEvent::SearchAttributes { keys });
         }
     }
 
@@ -437,8 +451,8 @@ impl<S: Send + Sync + 'static> Context<S> {
         if let Some(fields) = self.fields(values) {
             let mut core = self.shared.core();
             let keys = fields.iter().map(|(key, _)| key.clone()).collect();
-            Stored::keep(&mut core.memo, &fields);
-            core.push(Ask::Memo(fields), Expected::State { keys });
+            StoredPayload::keep(&mut core.memo, &fields);
+            core.push(CommandRequest::Memo(fields), ExpectedEvent::State { keys });
         }
     }
 
@@ -558,10 +572,10 @@ impl ExternalWorkflow {
         if core.scopes.reason(self.scope).is_some() {
             core.resolve(id, Err(Failure::cancelled()));
         } else {
-            let expected = Expected::CancelExternal { op: id, workflow_id: workflow_id.clone() };
+            let expected = ExpectedEvent::CancelExternal { op: id, workflow_id: workflow_id.clone() };
             core.push_for(
                 id,
-                Ask::CancelExternal { workflow_id: workflow_id.clone(), run_id, child_only: false },
+                CommandRequest::CancelExternal { workflow_id: workflow_id.clone(), run_id, child_only: false },
                 expected,
             );
         }

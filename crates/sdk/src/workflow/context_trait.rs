@@ -52,13 +52,13 @@ pub trait WorkflowContext: Send + Sync {
     /// The same as JSON.
     fn promise_raw(&self, name: &str) -> PromiseFuture<Value>;
 
-    /// Does something that replay must not repeat. Its result is remembered.
+    /// Executes a closure that replay must not repeat. Its result is recorded.
     fn run<F, T>(&self, name: &str, f: F) -> OperationFuture<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static;
 
-    /// The time of this turn, in milliseconds since the epoch.
+    /// The time of this workflow task, in milliseconds since the epoch.
     fn current_time_millis(&self) -> i64;
 
     /// A random id that replay gives again.

@@ -14,8 +14,8 @@ use std::{
 use segno_proto::{command::Command, common::Payload, protocol};
 
 use super::{
-    commands::{Ask, Expected, STATE_PREFIX},
-    info::{StartInfo, Stored, UpdateInfo},
+    commands::{CommandRequest, ExpectedEvent, STATE_PREFIX},
+    info::{StartInfo, StoredPayload, UpdateInfo},
     interceptor::Rules,
     operation::{BoxFuture, Op, OpId, OpKind, Outcome},
     queue::{RootId, RunQueue},
@@ -25,18 +25,21 @@ use super::{
     signals::Signals,
     sorted::Sorted,
 };
-use crate::failure::{Error, Failure};
-use crate::lock::lock;
+use crate::{
+    failure::{Error, Failure},
+    lock::lock,
+    versioning::DeploymentVersion,
+};
 
-/// A command of this turn.
+/// A command of this workflow task.
 pub(crate) struct PendingCommand {
     pub command: Command,
-    pub expected: Expected,
+    pub expected: ExpectedEvent,
     /// Withdrawn before it was sent.
     pub withdrawn: bool,
 }
 
-/// What is counted, each by itself, for ids that no other thing shifts.
+/// The counters for ids: one for each kind, so that commands of one kind do not shift the ids of others.
 #[derive(Clone, Copy)]
 pub(crate) enum Counter {
     Task,
@@ -53,8 +56,8 @@ impl Counter {
 struct DeferredCommand {
     child: OpId,
     op: OpId,
-    ask: Ask,
-    expected: Expected,
+    ask: CommandRequest,
+    expected: ExpectedEvent,
 }
 
 /// How the run ends.
@@ -72,14 +75,14 @@ pub(crate) struct SpawnedFuture {
 
 /// Handlers of signals and updates that run.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Unfinished {
+pub(crate) struct UnfinishedHandlers {
     /// All of them.
     pub all: u32,
     /// Those that the end of the workflow may cut off.
     pub abandoned: u32,
 }
 
-impl Unfinished {
+impl UnfinishedHandlers {
     pub fn begin(&mut self, abandoned: bool) {
         self.all += 1;
         self.abandoned += u32::from(abandoned);
@@ -99,15 +102,15 @@ pub(crate) enum Poison {
     NeverRests,
 }
 
-/// A turn that is replayed: what its workflow task left in history that the code asks for.
+/// A workflow task that is replayed: what its workflow task left in history that the code asks for.
 #[derive(Default)]
-pub(crate) struct ReplayedTurn {
+pub(crate) struct ReplayedTask {
     /// Patches, and whether they were deprecated.
     pub patches: Vec<(String, bool)>,
 }
 
 /// How a run was before code that may only read: see [`Core::before`].
-pub(crate) struct Before {
+pub(crate) struct CoreSnapshot {
     next_op: OpId,
     next_root: RootId,
     counters: [u64; Counter::ALL],
@@ -119,9 +122,9 @@ pub(crate) struct Before {
     patches: BTreeMap<String, bool>,
 }
 
-/// What [`Core::take_back`] took back. What is the user's in it is dropped with this, when the core is no longer held.
-pub(crate) struct TakenBack {
-    /// Whether anything was asked for that only a workflow may ask for.
+/// The changes that [`Core::take_back`] took back. Values of the user's are dropped with this, when the core is no longer held.
+pub(crate) struct RevertedChanges {
+    /// Whether there were commands that only a workflow may issue.
     pub asked: bool,
     _dropped: (Vec<Op>, Vec<SpawnedFuture>),
 }
@@ -131,11 +134,15 @@ pub(crate) struct Core {
     pub seed: Seed,
     pub user_random: Generator,
     pub streams: Sorted<String, Generator>,
-    /// Nanoseconds since the epoch: when this turn's workflow task was started.
+    /// Nanoseconds since the epoch: when this workflow task's workflow task was started.
     pub time: i64,
-    /// `Some` while a turn is replayed.
-    pub replayed: Option<ReplayedTurn>,
+    /// `Some` while a workflow task is replayed.
+    pub replayed: Option<ReplayedTask>,
     pub suggest_continue_as_new: bool,
+    /// Whether new runs of this workflow go to another version than the one to which this run is pinned.
+    pub target_version_changed: bool,
+    /// The version of the worker that executes this workflow task, or executed it before a replay.
+    pub version: Option<Arc<DeploymentVersion>>,
 
     pub ops: Sorted<OpId, Box<Op>>,
     next_op: OpId,
@@ -153,18 +160,18 @@ pub(crate) struct Core {
     pub commands: Vec<PendingCommand>,
     pub messages: Vec<protocol::Message>,
     /// Commands of operations that were dropped in the poll that goes on, by age.
-    dropped: BTreeMap<OpId, (Ask, Expected)>,
-    /// Something happened in this turn that lets it go on: a command, a result taken.
+    dropped: BTreeMap<OpId, (CommandRequest, ExpectedEvent)>,
+    /// This workflow task made progress: a command, a result taken.
     pub progress: bool,
 
     pub scopes: Scopes,
     pub signals: Signals,
     pub promises: Sorted<String, (u64, Outcome)>,
     pub patches: BTreeMap<String, bool>,
-    /// State that this turn changed; the rest is in the memo.
+    /// State that this workflow task changed; the rest is in the memo.
     pub changed_state: BTreeMap<String, Option<Payload>>,
-    pub memo: Sorted<String, Stored>,
-    pub search: Sorted<String, Stored>,
+    pub memo: Sorted<String, StoredPayload>,
+    pub search: Sorted<String, StoredPayload>,
     pub details: String,
     pub open_children: Sorted<String, ()>,
     /// Signals to children that are not started yet, by the child: a server would not find it.
@@ -172,7 +179,7 @@ pub(crate) struct Core {
 
     pub spawned: Vec<SpawnedFuture>,
     pub aborted: Vec<RootId>,
-    pub unfinished: Unfinished,
+    pub unfinished: UnfinishedHandlers,
     /// The update whose handler or validator is called now.
     pub current_update: Option<Arc<UpdateInfo>>,
     pub closing: Option<Closing>,
@@ -192,8 +199,8 @@ impl Shared {
     pub fn new(
         info: StartInfo,
         seed: Seed,
-        memo: Sorted<String, Stored>,
-        search: Sorted<String, Stored>,
+        memo: Sorted<String, StoredPayload>,
+        search: Sorted<String, StoredPayload>,
         rules: Arc<Rules>,
     ) -> Arc<Self> {
         let core = Core {
@@ -206,6 +213,8 @@ impl Shared {
             time: 0,
             replayed: None,
             suggest_continue_as_new: false,
+            target_version_changed: false,
+            version: None,
             ops: Sorted::default(),
             next_op: 1,
             next_root: 1,
@@ -230,7 +239,7 @@ impl Shared {
             deferred: Vec::new(),
             spawned: Vec::new(),
             aborted: Vec::new(),
-            unfinished: Unfinished::default(),
+            unfinished: UnfinishedHandlers::default(),
             current_update: None,
             closing: None,
             poison: None,
@@ -288,11 +297,11 @@ impl Core {
         id
     }
 
-    /// What [`set_state`](super::WorkflowContext::set_state) left under a key.
+    /// The value that [`set_state`](super::WorkflowContext::set_state) left under a key.
     pub fn state(&self, key: &str) -> Option<Payload> {
         match self.changed_state.get(key) {
             Some(changed) => changed.clone(),
-            None => self.memo.get(format!("{STATE_PREFIX}{key}").as_str()).map(Stored::payload),
+            None => self.memo.get(format!("{STATE_PREFIX}{key}").as_str()).map(StoredPayload::payload),
         }
     }
 
@@ -300,7 +309,7 @@ impl Core {
         self.replayed.is_some()
     }
 
-    /// The time of this turn.
+    /// The time of this workflow task.
     pub fn time(&self) -> i64 {
         if sabotage::is_on(Sabotage::TimeIsNow) {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -309,15 +318,15 @@ impl Core {
         self.time
     }
 
-    /// Adds a command to this turn.
-    pub fn push(&mut self, ask: Ask, expected: Expected) -> usize {
+    /// Adds a command to this workflow task.
+    pub fn push(&mut self, ask: CommandRequest, expected: ExpectedEvent) -> usize {
         self.progress = true;
         self.commands.push(PendingCommand { command: ask.into_command(), expected, withdrawn: false });
         self.commands.len() - 1
     }
 
     /// Adds the command that an operation stands for.
-    pub fn push_for(&mut self, id: OpId, ask: Ask, expected: Expected) {
+    pub fn push_for(&mut self, id: OpId, ask: CommandRequest, expected: ExpectedEvent) {
         let index = self.push(ask, expected);
         if let Some(op) = self.ops.get_mut(&id) {
             op.command = Some(index);
@@ -325,7 +334,7 @@ impl Core {
     }
 
     /// Adds the command that an operation stands for: at once, or when a child was started.
-    pub fn push_when_started(&mut self, child: Option<OpId>, op: OpId, ask: Ask, expected: Expected) {
+    pub fn push_when_started(&mut self, child: Option<OpId>, op: OpId, ask: CommandRequest, expected: ExpectedEvent) {
         let waits = child.filter(|child| {
             self.ops.get(child).is_some_and(|child| {
                 child.outcome.is_none() && matches!(&child.kind, OpKind::Child { run_id, .. } if run_id.is_empty())
@@ -378,7 +387,7 @@ impl Core {
         self.end_deferred(id);
     }
 
-    /// What waits for the start of a child that has ended, or that the code no longer wants, ends as well.
+    /// Futures that wait for the start of a child end when the child ends, or when the code drops it.
     fn end_deferred(&mut self, child: OpId) {
         if self.deferred.iter().any(|there| there.child == child) {
             self.child_started(child, Some(&Failure::cancelled()));
@@ -445,8 +454,8 @@ impl Core {
         self.granted = None;
     }
 
-    /// A command for something that was dropped: sent when the poll ends, by age.
-    pub fn push_dropped(&mut self, id: OpId, ask: Ask, expected: Expected) {
+    /// A command for an operation that was dropped: sent when the poll ends, by age.
+    pub fn push_dropped(&mut self, id: OpId, ask: CommandRequest, expected: ExpectedEvent) {
         self.dropped.insert(id, (ask, expected));
     }
 
@@ -462,9 +471,9 @@ impl Core {
         self.dropped.clear();
     }
 
-    /// Before a query or a validator: code that replay does not call, so that it must leave nothing behind.
-    pub fn before(&self) -> Before {
-        Before {
+    /// Called before a query or a validator: code that replay does not call, so that it must leave nothing behind.
+    pub fn before(&self) -> CoreSnapshot {
+        CoreSnapshot {
             next_op: self.next_op,
             next_root: self.next_root,
             counters: self.counters,
@@ -478,7 +487,7 @@ impl Core {
     }
 
     /// Takes back what was done since.
-    pub fn take_back(&mut self, before: Before) -> TakenBack {
+    pub fn take_back(&mut self, before: CoreSnapshot) -> RevertedChanges {
         let mut asked = self.commands.len() > before.commands
             || self.spawned.len() > before.spawned
             || self.changed_state != before.changed_state;
@@ -501,7 +510,7 @@ impl Core {
         let spawned = self.spawned.split_off(before.spawned);
         self.changed_state = before.changed_state;
         self.patches = before.patches;
-        TakenBack { asked, _dropped: (ops, spawned) }
+        RevertedChanges { asked, _dropped: (ops, spawned) }
     }
 
     /// Fails the workflow task: what happened is nothing that user code could handle.
@@ -509,8 +518,8 @@ impl Core {
         self.poison.get_or_insert(Poison::Failure(failure.into()));
     }
 
-    /// Ends the turn: the commands that are to be sent, and what is to be found in history of them.
-    pub fn take_commands(&mut self) -> (Vec<Command>, VecDeque<Expected>) {
+    /// Ends the workflow task: the commands that are to be sent, and what is to be found in history of them.
+    pub fn take_commands(&mut self) -> (Vec<Command>, VecDeque<ExpectedEvent>) {
         let mut commands = Vec::with_capacity(self.commands.len());
         let mut expected = VecDeque::with_capacity(self.commands.len());
         for pending in std::mem::take(&mut self.commands) {

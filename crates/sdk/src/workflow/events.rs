@@ -12,7 +12,7 @@ use segno_proto::{
 
 use super::{
     cancel,
-    commands::Expected,
+    commands::ExpectedEvent,
     core::Core,
     instance::{Instance, Stop},
     operation::{OpId, OpKind, Outcome},
@@ -143,7 +143,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
             resolve_event(core, event.initiated_event_id, Err(Failure::application(kind, message).into()));
         }
         A::WorkflowTaskFailedEventAttributes(event) if event.cause() == WorkflowTaskFailedCause::ResetWorkflow => {
-            // What history has keeps its ids; what is new gets new ones.
+            // Operations in history keep their ids; later ones get new ones.
             core.seed = Seed::of(&event.new_run_id);
             core.user_random = core.seed.part("user").generator();
             core.streams.clear();
@@ -153,7 +153,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
     Ok(())
 }
 
-/// An event that ends something takes back the request of this turn to end it.
+/// An event that ends an operation takes back the request of this workflow task to end it.
 pub(crate) fn withdraw_request(core: &mut Core, attributes: &Attributes) {
     use Attributes as A;
     if core.commands.is_empty() {
@@ -167,14 +167,14 @@ pub(crate) fn withdraw_request(core: &mut Core, attributes: &Attributes) {
         A::TimerFiredEventAttributes(event) => {
             return cancel::withdraw(
                 core,
-                |asked| matches!(asked, Expected::CancelTimer { id } if *id == event.timer_id),
+                |command| matches!(command, ExpectedEvent::CancelTimer { id } if *id == event.timer_id),
             );
         }
         _ => return,
     };
     cancel::withdraw(
         core,
-        |asked| matches!(asked, Expected::CancelTask { scheduled_event_id } if *scheduled_event_id == task),
+        |command| matches!(command, ExpectedEvent::CancelTask { scheduled_event_id } if *scheduled_event_id == task),
     );
 }
 

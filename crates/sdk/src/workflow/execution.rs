@@ -21,11 +21,11 @@ use segno_proto::{
 
 use super::{
     ContinueAsNew,
-    commands::{Ask, CloseKind, Expected, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
-    core::{Closing, ReplayedTurn, Shared},
+    commands::{CloseKind, CommandRequest, ExpectedEvent, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
+    core::{Closing, ReplayedTask, Shared},
     events,
-    history::{Batch, Gap, HistoryTurn, Part, Splitter},
-    info::{StartInfo, Stored, UpdateInfo},
+    history::{Batch, Gap, HistoryTask, Part, Splitter},
+    info::{StartInfo, StoredPayload, UpdateInfo},
     instance::{Instance, Stop},
     interceptor::InboundKind,
     local::{LocalRequest, LocalResult},
@@ -40,7 +40,7 @@ use crate::{
     converter,
     failure::{Error, Failure},
     options::{RetryPolicy, wire_duration},
-    worker::versioning::VersioningBehavior,
+    versioning::{DeploymentVersion, InitialVersioning, VersioningBehavior},
 };
 
 /// Why a workflow task cannot be answered.
@@ -49,11 +49,11 @@ pub(crate) struct TaskFailed {
     pub cause: WorkflowTaskFailedCause,
     pub failure: Failure,
     pub violation: Option<Box<DeterminismViolation>>,
-    /// The cache holds something that history does not have: begin again with the whole history.
+    /// The cache holds events that history does not have: begin again with the whole history.
     pub stale: bool,
 }
 
-/// What a turn needs before it can be answered.
+/// The local operations that a workflow task needs before it can be answered.
 #[derive(Default)]
 pub(crate) struct Step {
     pub start: Vec<LocalRequest>,
@@ -61,15 +61,15 @@ pub(crate) struct Step {
     pub open_locals: usize,
 }
 
-/// The answer of a turn.
+/// The answer of a workflow task.
 #[derive(Default)]
-pub(crate) struct Finished {
+pub(crate) struct WorkflowTaskAnswer {
     pub commands: Vec<Command>,
     pub messages: Vec<protocol::Message>,
     pub closed: bool,
 }
 
-/// What of an update is needed to answer it.
+/// An update that is to be answered.
 struct UpdateRequest {
     request: update::Request,
     message_id: String,
@@ -83,14 +83,14 @@ pub(crate) struct Execution {
     splitter: Splitter,
     instance: Option<Instance>,
     /// Commands that were sent, to be found in history.
-    sent: VecDeque<Expected>,
+    sent: VecDeque<ExpectedEvent>,
     /// Updates that history admitted and the code has not accepted yet.
     admitted: Sorted<String, Box<update::Request>>,
     live: bool,
     closed: bool,
     run_id: String,
-    /// When the live turn's workflow task was started.
-    turn_time: i64,
+    /// When the live workflow task's workflow task was started.
+    task_time: i64,
 }
 
 impl Execution {
@@ -106,12 +106,12 @@ impl Execution {
             live: false,
             closed: false,
             run_id: run_id.to_owned(),
-            turn_time: 0,
+            task_time: 0,
         }
     }
 
     /// Feeds the next events, up to the start of the workflow task that is to be answered: the whole history the first
-    /// time. What was completed is replayed, then the live turn begins.
+    /// time. What was completed is replayed, then the live workflow task begins.
     pub fn begin(&mut self, events: Vec<HistoryEvent>, messages: Vec<protocol::Message>) -> Result<Step, TaskFailed> {
         self.feed(events, messages, true)?;
         self.step()
@@ -169,10 +169,10 @@ impl Execution {
                         stale: true,
                     });
                 }
-                Part::HistoryTurn(turn) => {
-                    let live = turn.batch.is_none();
+                Part::HistoryTask(task) => {
+                    let live = task.batch.is_none();
                     let messages = if live { std::mem::take(&mut messages) } else { Vec::new() };
-                    self.turn(turn, messages)?;
+                    self.workflow_task(task, messages)?;
                     self.live = live;
                 }
             }
@@ -180,50 +180,56 @@ impl Execution {
         Ok(())
     }
 
-    fn turn(&mut self, mut turn: HistoryTurn, messages: Vec<protocol::Message>) -> Result<(), TaskFailed> {
-        let batch = turn.batch.take();
+    fn workflow_task(&mut self, mut task: HistoryTask, messages: Vec<protocol::Message>) -> Result<(), TaskFailed> {
+        let mut batch = task.batch.take();
         let first = self.instance.is_none();
         if first {
-            self.make_instance(&turn, batch.is_some())?;
+            self.make_instance(&task, batch.is_some())?;
         }
         let replayed = batch
             .as_ref()
-            .map(|batch| ReplayedTurn { patches: batch.events.iter().filter_map(matching::patch_of).collect() });
+            .map(|batch| ReplayedTask { patches: batch.events.iter().filter_map(matching::patch_of).collect() });
         let updates = match &batch {
             Some(batch) => self.accepted_updates(batch),
             None => update_requests(&messages),
         };
-        self.note_admitted(&turn.inbound);
+        self.note_admitted(&task.inbound);
         let delivers = first
             || !updates.is_empty()
-            || turn.inbound.iter().any(events::concerns_workflow)
+            || task.inbound.iter().any(events::concerns_workflow)
             || batch.as_ref().is_some_and(|batch| batch.events.iter().any(is_local_marker));
+        let version = match &mut batch {
+            Some(batch) => batch.version.take().map(DeploymentVersion::from_wire).map(Arc::new),
+            None => self.registry.version(),
+        };
         let Some(instance) = self.instance.as_mut() else { return Ok(()) };
-        instance.begin_turn();
+        instance.begin_polling();
         let _replaying = crate::telemetry::ReplayMark::begin(batch.is_some());
         let _span = instance.span().entered();
         {
             let mut core = instance.shared.core();
             core.replayed = replayed;
-            core.suggest_continue_as_new = turn.suggest_continue_as_new;
+            core.suggest_continue_as_new = task.suggest_continue_as_new;
+            core.target_version_changed = task.target_version_changed;
+            core.version = version;
             if delivers || batch.is_none() {
-                // A turn without anything in it cannot be seen, nor can its time. A live one may get results yet.
+                // A workflow task without anything in it cannot be seen, nor can its time. A live one may get results yet.
                 if delivers {
-                    core.time = turn.time;
+                    core.time = task.time;
                 }
-                core.info.history_length = turn.started_event_id;
-                core.info.history_size = turn.history_size;
+                core.info.history_length = task.started_event_id;
+                core.info.history_size = task.history_size;
             }
         }
-        let time = turn.time;
-        let result = Self::make_turn(instance, turn.inbound, &updates, batch.as_ref(), first);
+        let time = task.time;
+        let result = Self::execute_task(instance, task.inbound, &updates, batch.as_ref(), first);
         if let Some(instance) = self.instance.as_ref() {
-            instance.end_turn();
+            instance.end_polling();
         }
         result.map_err(|stop| self.failed(stop))?;
-        self.turn_time = time;
+        self.task_time = time;
         if let Some(batch) = batch {
-            let finished = self.end_of_turn();
+            let finished = self.end_of_task();
             self.note_close(&batch);
             let sent = std::mem::take(&mut self.sent);
             self.compare(sent, &batch)?;
@@ -232,7 +238,7 @@ impl Execution {
         Ok(())
     }
 
-    fn make_turn(
+    fn execute_task(
         instance: &mut Instance,
         inbound: Vec<HistoryEvent>,
         updates: &[UpdateRequest],
@@ -240,7 +246,7 @@ impl Execution {
         first: bool,
     ) -> Result<(), Stop> {
         instance.check_foreign()?;
-        // A reset comes last in history, but all that this turn asks for is new.
+        // A reset comes last in history, but all that this workflow task asks for is new.
         for event in inbound.iter().filter(|event| events::is_reset(event)) {
             events::deliver(instance, event.clone())?;
         }
@@ -258,7 +264,7 @@ impl Execution {
             }
         }
         let live = batch.is_none();
-        // In the first turn a function has registered no handler yet: its updates wait until it has run.
+        // In the first workflow task a function has registered no handler yet: its updates wait until it has run.
         let mut waiting = Vec::new();
         for update in updates {
             if first && instance.validate(&update.info(), update.input(), update.header()).is_none() {
@@ -320,8 +326,8 @@ impl Execution {
                 accepted_request: Some(update.request.clone()),
             };
             let message = message(&id, "accept", "temporal.api.update.v1.Acceptance", &acceptance);
-            let expected = Expected::UpdateAccepted { id: id.clone() };
-            core.push(Ask::Message { id: message.id.clone() }, expected);
+            let expected = ExpectedEvent::UpdateAccepted { id: id.clone() };
+            core.push(CommandRequest::Message { id: message.id.clone() }, expected);
             core.messages.push(message);
         }
         instance.update(info, update.input(), update.header(), move |shared, result| {
@@ -333,20 +339,20 @@ impl Execution {
             let response = update::Response { meta: Some(meta), outcome };
             let message = message(&id, "complete", "temporal.api.update.v1.Response", &response);
             let mut core = shared.core();
-            core.push(Ask::Message { id: message.id.clone() }, Expected::UpdateCompleted { id });
+            core.push(CommandRequest::Message { id: message.id.clone() }, ExpectedEvent::UpdateCompleted { id });
             core.messages.push(message);
         })?;
         instance.settle()
     }
 
-    fn make_instance(&mut self, turn: &HistoryTurn, replaying: bool) -> Result<(), TaskFailed> {
+    fn make_instance(&mut self, task: &HistoryTask, replaying: bool) -> Result<(), TaskFailed> {
         let unhandled = |failure: Failure| TaskFailed {
             cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
             failure,
             violation: None,
             stale: false,
         };
-        let start = turn.inbound.iter().find_map(|event| match &event.attributes {
+        let start = task.inbound.iter().find_map(|event| match &event.attributes {
             Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => Some((event, started)),
             _ => None,
         });
@@ -370,10 +376,10 @@ impl Execution {
             return Err(unhandled(Failure::application("UnknownWorkflow", message).into()));
         };
         let seed = Seed::of(&started.original_execution_run_id);
-        let memo = started.memo.as_ref().map(|memo| Stored::all(&memo.fields)).unwrap_or_default();
-        let search = started.search_attributes.as_ref().map(|there| Stored::all(&there.indexed_fields));
+        let memo = started.memo.as_ref().map(|memo| StoredPayload::all(&memo.fields)).unwrap_or_default();
+        let search = started.search_attributes.as_ref().map(|there| StoredPayload::all(&there.indexed_fields));
         let shared = Shared::new(info, seed, memo, search.unwrap_or_default(), self.registry.rules().clone());
-        shared.core().replayed = replaying.then(ReplayedTurn::default);
+        shared.core().replayed = replaying.then(ReplayedTask::default);
         let input = converter::items(&started.input).to_vec();
         let kind = started.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -433,7 +439,7 @@ impl Execution {
         self.closed |= batch.events.iter().any(closes);
     }
 
-    fn compare(&mut self, sent: VecDeque<Expected>, batch: &Batch) -> Result<(), TaskFailed> {
+    fn compare(&mut self, sent: VecDeque<ExpectedEvent>, batch: &Batch) -> Result<(), TaskFailed> {
         let Some(instance) = &self.instance else { return Ok(()) };
         let shared = instance.shared.clone();
         let mut core = shared.core();
@@ -447,18 +453,18 @@ impl Execution {
         result.map_err(|difference| self.violated(difference, batch.completed_event_id))
     }
 
-    /// One result of a local operation, in the live turn.
+    /// One result of a local operation, in the live workflow task.
     pub fn local_done(&mut self, result: LocalResult) -> Result<Step, TaskFailed> {
-        let time = self.turn_time;
+        let time = self.task_time;
         if let Some(instance) = self.instance.as_mut() {
             let _span = instance.span().entered();
-            instance.begin_turn();
+            instance.begin_polling();
             instance.shared.core().time = time;
             let settled = match deliver_local(instance, &result) {
                 true => instance.settle(),
                 false => Ok(()),
             };
-            instance.end_turn();
+            instance.end_polling();
             settled.map_err(|stop| self.failed(stop))?;
         }
         self.step()
@@ -485,17 +491,17 @@ impl Execution {
         Ok(step)
     }
 
-    /// The answer of the live turn. If local operations are open, more turns follow.
-    pub fn finish(&mut self) -> Finished {
-        let finished = self.end_of_turn();
+    /// The answer of the live workflow task. If local operations are open, more workflow tasks follow.
+    pub fn finish(&mut self) -> WorkflowTaskAnswer {
+        let finished = self.end_of_task();
         self.splitter.answered();
         self.live = false;
         self.closed |= finished.closed;
         finished
     }
 
-    fn end_of_turn(&mut self) -> Finished {
-        let Some(instance) = self.instance.as_mut() else { return Finished::default() };
+    fn end_of_task(&mut self) -> WorkflowTaskAnswer {
+        let Some(instance) = self.instance.as_mut() else { return WorkflowTaskAnswer::default() };
         let shared = instance.shared.clone();
         let mut core = shared.core();
         let changed = std::mem::take(&mut core.changed_state);
@@ -504,14 +510,14 @@ impl Execution {
             for (key, value) in changed {
                 let key = format!("{STATE_PREFIX}{key}");
                 match &value {
-                    Some(value) => core.memo.insert(key.clone(), Stored::of(value)),
+                    Some(value) => core.memo.insert(key.clone(), StoredPayload::of(value)),
                     None => core.memo.remove(&key),
                 };
                 let null = || converter::encode_json(&()).unwrap_or_default();
                 fields.push((key, value.unwrap_or_else(null)));
             }
             let keys = fields.iter().map(|(key, _)| key.clone()).collect();
-            core.push(Ask::Memo(fields), Expected::State { keys });
+            core.push(CommandRequest::Memo(fields), ExpectedEvent::State { keys });
         }
         let closing = core.closing.take();
         let closed = closing.is_some();
@@ -527,13 +533,13 @@ impl Execution {
             }
             let cancelled = core.scopes.reason(super::scope_tree::ROOT).is_some();
             let (ask, kind) = closing_command(result, cancelled, &core);
-            core.push(ask, Expected::Close(kind));
+            core.push(ask, ExpectedEvent::Close(kind));
         }
         core.replayed = None;
         let messages = std::mem::take(&mut core.messages);
         let (commands, sent) = core.take_commands();
         self.sent = sent;
-        Finished { commands, messages, closed }
+        WorkflowTaskAnswer { commands, messages, closed }
     }
 
     /// Answers a query. Nothing that the workflow can see is changed.
@@ -658,7 +664,7 @@ fn deliver_marker(instance: &mut Instance, event: &segno_proto::events::MarkerRe
     let attempt = matching::detail(event, "attempt").unwrap_or(1);
     let known = id.is_some_and(|id| deliver_local(instance, &LocalResult { id, attempt, outcome }));
     if !known {
-        // The code has no such operation: the comparison of the turn will say so.
+        // The code has no such operation: the comparison of the workflow task will say so.
         tracing::debug!("a marker belongs to no operation");
     }
 }
@@ -686,7 +692,7 @@ fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
             ("attempt", json(result.attempt.into())),
             ("result", payloads),
         ];
-        (marker(LOCAL_MARKER, details, failure), Expected::Local { kind: name, id: result.id.clone(), index })
+        (marker(LOCAL_MARKER, details, failure), ExpectedEvent::Local { kind: name, id: result.id.clone(), index })
     } else {
         let details = vec![
             ("name", json(name.clone().into())),
@@ -694,7 +700,7 @@ fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
             ("id", json(result.id.clone().into())),
             ("result", payloads),
         ];
-        (marker(RUN_MARKER, details, failure), Expected::Run { name, index })
+        (marker(RUN_MARKER, details, failure), ExpectedEvent::Run { name, index })
     };
     core.push(ask, expected);
     let outcome = result.outcome.clone().map_err(|failure| match task {
@@ -705,16 +711,20 @@ fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
     true
 }
 
-fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &super::core::Core) -> (Ask, CloseKind) {
+fn closing_command(
+    result: Result<Vec<Payload>, Error>,
+    cancelled: bool,
+    core: &super::core::Core,
+) -> (CommandRequest, CloseKind) {
     match result.map_err(Error::into_outcome) {
-        Ok(payloads) => (Ask::Complete(payloads), CloseKind::Completed),
-        Err(Err(failure)) if cancelled && failure.is_cancelled() => (Ask::Cancel, CloseKind::Canceled),
-        Err(Err(failure)) => (Ask::Fail(Box::new(failure.to_wire())), CloseKind::Failed),
+        Ok(payloads) => (CommandRequest::Complete(payloads), CloseKind::Completed),
+        Err(Err(failure)) if cancelled && failure.is_cancelled() => (CommandRequest::Cancel, CloseKind::Canceled),
+        Err(Err(failure)) => (CommandRequest::Fail(Box::new(failure.to_wire())), CloseKind::Failed),
         Err(Ok(continued)) => {
             let ContinueAsNew { kind, input, options, header } = continued;
             let options = *options;
-            let changed = |values: Vec<(String, serde_json::Value)>, there: &Sorted<String, Stored>| {
-                let mut fields = Stored::payloads(there);
+            let changed = |values: Vec<(String, serde_json::Value)>, there: &Sorted<String, StoredPayload>| {
+                let mut fields = StoredPayload::payloads(there);
                 let encoded =
                     values.into_iter().filter_map(|(key, value)| Some((key, converter::encode_json(&value).ok()?)));
                 fields.extend(encoded);
@@ -741,11 +751,12 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
                     .map(RetryPolicy::to_wire)
                     .or_else(|| core.info.retry_policy()),
                 initiator: enums::ContinueAsNewInitiator::Workflow as i32,
+                initial_versioning_behavior: options.initial_versioning.map_or(0, InitialVersioning::to_wire),
                 memo: memo.filter(|memo| !memo.fields.is_empty()),
                 search_attributes: search_attributes.filter(|search| !search.indexed_fields.is_empty()),
                 ..Default::default()
             };
-            (Ask::ContinueAsNew(Box::new(attributes)), CloseKind::ContinuedAsNew)
+            (CommandRequest::ContinueAsNew(Box::new(attributes)), CloseKind::ContinuedAsNew)
         }
     }
 }
@@ -760,11 +771,10 @@ impl Execution {
         2560 + core.ops.len() * 320 + stored + waiting
     }
 
-    /// What the workflow does when a newer version of the deployment becomes current.
+    /// The versioning behaviour that the workflow's attribute names.
     pub fn versioning(&self) -> VersioningBehavior {
         let Some(instance) = &self.instance else { return VersioningBehavior::Unspecified };
-        let kind = instance.shared.core().info.kind.clone();
-        self.registry.get(&kind).map_or(VersioningBehavior::Unspecified, |factory| factory.versioning())
+        self.registry.versioning(&instance.shared.core().info.kind)
     }
 
     /// How long the server waits for the answer to a workflow task.

@@ -12,7 +12,7 @@ use segno_proto::{
 
 use super::{
     Context, WorkflowContext, WorkflowRegistry,
-    execution::{Execution, Finished},
+    execution::{Execution, WorkflowTaskAnswer},
 };
 use crate::{converter, definition::*, failure::Result};
 
@@ -79,7 +79,7 @@ impl Recorder {
     }
 
     /// Writes what a server makes of the commands, and gives the ids of the events.
-    fn complete(&mut self, finished: &Finished) -> Vec<i64> {
+    fn complete(&mut self, finished: &WorkflowTaskAnswer) -> Vec<i64> {
         let completed = Attributes::WorkflowTaskCompletedEventAttributes(Default::default());
         self.push(EventType::WorkflowTaskCompleted, completed);
         finished.commands.iter().map(|command| self.command(command.attributes.clone().expect("a command"))).collect()
@@ -153,7 +153,7 @@ fn execution<W: Workflow>() -> Execution {
 }
 
 /// One workflow task; the answer is written into the history.
-fn turn(execution: &mut Execution, history: &mut Recorder) -> (Finished, Vec<i64>) {
+fn answer_task(execution: &mut Execution, history: &mut Recorder) -> (WorkflowTaskAnswer, Vec<i64>) {
     let step = execution.begin(history.0.clone(), Vec::new()).unwrap_or_else(|failed| panic!("{}", failed.failure));
     assert_eq!(step.open_locals, 0);
     let finished = execution.finish();
@@ -161,11 +161,11 @@ fn turn(execution: &mut Execution, history: &mut Recorder) -> (Finished, Vec<i64
     (finished, events)
 }
 
-fn kinds(finished: &Finished) -> Vec<CommandType> {
+fn kinds(finished: &WorkflowTaskAnswer) -> Vec<CommandType> {
     finished.commands.iter().map(|command| command.command_type()).collect()
 }
 
-fn result(finished: &Finished) -> String {
+fn result(finished: &WorkflowTaskAnswer) -> String {
     match finished.commands.last().and_then(|command| command.attributes.as_ref()) {
         Some(Asked::CompleteWorkflowExecutionCommandAttributes(done)) => {
             let payloads: &[Payload] = converter::items(&done.result);
@@ -190,13 +190,13 @@ fn the_winner_of_a_race_is_the_first_in_history() {
     for round in 0..64 {
         let mut history = Recorder::start();
         let mut live = execution::<Race>();
-        let (_, events) = turn(&mut live, &mut history);
+        let (_, events) = answer_task(&mut live, &mut history);
         let (early, late) = if round % 2 == 0 { (0, 1) } else { (1, 0) };
         history.completed(events[early], 10);
         history.completed(events[late], 20);
         history.fired(events[2]);
         history.task();
-        let (finished, _) = turn(&mut live, &mut history);
+        let (finished, _) = answer_task(&mut live, &mut history);
         assert_eq!(result(&finished), format!("{} 10", ["first", "second"][early]));
         execution::<Race>().replay(history.0).expect("the same again");
     }
@@ -217,14 +217,14 @@ workflow!(Loser, |ctx| {
 fn the_loser_is_cancelled() {
     let mut history = Recorder::start();
     let mut live = execution::<Loser>();
-    let (_, events) = turn(&mut live, &mut history);
+    let (_, events) = answer_task(&mut live, &mut history);
     history.fired(events[1]);
     history.task();
-    let (finished, events) = turn(&mut live, &mut history);
+    let (finished, events) = answer_task(&mut live, &mut history);
     assert_eq!(kinds(&finished), [CommandType::ScheduleActivityTask, CommandType::RequestCancelActivityTask]);
     history.completed(events[0], 3);
     history.task();
-    let (finished, _) = turn(&mut live, &mut history);
+    let (finished, _) = answer_task(&mut live, &mut history);
     assert_eq!(result(&finished), "late");
     execution::<Loser>().replay(history.0).expect("the same again");
 }
@@ -255,14 +255,14 @@ fn changed_code_is_noticed() {
     use super::ViolationKind as Kind;
     let mut history = Recorder::start();
     let mut live = execution::<Sequence>();
-    let (_, events) = turn(&mut live, &mut history);
+    let (_, events) = answer_task(&mut live, &mut history);
     history.completed(events[0], 1);
     history.task();
-    let (_, events) = turn(&mut live, &mut history);
+    let (_, events) = answer_task(&mut live, &mut history);
     let second = events[0];
     history.completed(second, 1);
     history.task();
-    let (_, events) = turn(&mut live, &mut history);
+    let (_, events) = answer_task(&mut live, &mut history);
     let end = events[0];
     execution::<Sequence>().replay(history.0.clone()).expect("the same again");
     let check = |failed: super::execution::TaskFailed, kind, event_id| {
@@ -289,11 +289,11 @@ fn a_query_does_not_take_the_workflow_task_beside_it() {
         queried.replay(history.0.clone()).expect("it fits");
         queried
     };
-    let (finished, events) = turn(&mut query(&history), &mut history);
+    let (finished, events) = answer_task(&mut query(&history), &mut history);
     assert_eq!(kinds(&finished), [CommandType::ScheduleActivityTask], "the first task");
     history.completed(events[0], 1);
     history.task();
-    let (finished, _) = turn(&mut query(&history), &mut history);
+    let (finished, _) = answer_task(&mut query(&history), &mut history);
     assert_eq!(kinds(&finished), [CommandType::ScheduleActivityTask], "a later one");
 }
 
@@ -330,7 +330,7 @@ fn what_waits_for_the_world_outside_fails_the_task() {
 #[test]
 fn types_of_activities_are_as_named() {
     let mut history = Recorder::start();
-    let (finished, _) = turn(&mut execution::<Sequence>(), &mut history);
+    let (finished, _) = answer_task(&mut execution::<Sequence>(), &mut history);
     let Some(Asked::ScheduleActivityTaskCommandAttributes(asked)) = &finished.commands[0].attributes else {
         panic!("not a task");
     };

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     cancel,
-    commands::{Ask, Expected},
+    commands::{CommandRequest, ExpectedEvent},
     core::Shared,
     interceptor::OutboundKind,
     operation::{OpId, OpKind, Outcome},
@@ -68,7 +68,7 @@ impl Operation {
 
 impl Drop for Operation {
     fn drop(&mut self) {
-        if !self.done && !self.shared.queue.is_torn_down() && self.shared.queue.in_turn() {
+        if !self.done && !self.shared.queue.is_torn_down() && self.shared.queue.is_polling() {
             cancel::drop_operation(&mut self.shared.core(), self.id);
         }
     }
@@ -301,8 +301,9 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
         Err(error) => core.fail_task(Failure::application("Conversion", error.to_string())),
         Ok(input) => {
             let name = signal.name().to_owned();
-            let expected = Expected::SignalExternal { op: id, workflow_id: workflow_id.clone(), name: name.clone() };
-            let ask = Ask::SignalExternal { execution, name, input, header, child_only: child.is_some() };
+            let expected =
+                ExpectedEvent::SignalExternal { op: id, workflow_id: workflow_id.clone(), name: name.clone() };
+            let ask = CommandRequest::SignalExternal { execution, name, input, header, child_only: child.is_some() };
             core.push_when_started(child, id, ask, expected);
         }
     }

@@ -35,7 +35,7 @@ pub struct Handlers<S> {
     abandoned: HashSet<(HandlerKind, String)>,
 }
 
-/// What a handler answers, of those that can still run when the workflow ends.
+/// The kinds of handlers that can still run when the workflow ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HandlerKind {
     Signal,
@@ -53,7 +53,7 @@ fn named_or_any<'a, T>(handlers: &'a HashMap<String, T>, name: &str) -> Option<&
     handlers.get(name).or_else(|| handlers.get(ANY))
 }
 
-/// What a handler of a signal may return: nothing, or a result. A failure fails the workflow.
+/// The type that a handler of a signal may return: nothing, or a result. A failure fails the workflow.
 pub trait HandlerOutcome {
     /// As a result.
     fn into_result(self) -> Result<()>;

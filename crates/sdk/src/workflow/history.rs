@@ -1,8 +1,9 @@
-//! Splits a history into turns, one per completed workflow task.
+//! Splits a history into workflow tasks, one per completed workflow task.
 
 use std::iter::Peekable;
 
 use segno_proto::{
+    deployment::WorkerDeploymentVersion,
     enums::EventType,
     events::{HistoryEvent, history_event::Attributes},
     timestamp_nanos,
@@ -10,17 +11,18 @@ use segno_proto::{
 
 use super::matching::is_command_event;
 
-/// One turn.
+/// One workflow task.
 #[derive(Debug, Default)]
-pub(crate) struct HistoryTurn {
+pub(crate) struct HistoryTask {
     pub started_event_id: i64,
     /// When its workflow task was started.
     pub time: i64,
     pub suggest_continue_as_new: bool,
+    pub target_version_changed: bool,
     pub history_size: i64,
-    /// What happened before it, in order.
+    /// The events before it, in order.
     pub inbound: Vec<HistoryEvent>,
-    /// What its workflow task left; `None` for the one that is to be answered.
+    /// The events of its commands; `None` for the one that is to be answered.
     pub batch: Option<Batch>,
 }
 
@@ -28,16 +30,18 @@ pub(crate) struct HistoryTurn {
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub completed_event_id: i64,
+    /// The version of the worker that completed it.
+    pub version: Option<WorkerDeploymentVersion>,
     pub events: Vec<HistoryEvent>,
 }
 
-/// What comes next.
+/// The next part of a history.
 #[derive(Debug)]
 pub(crate) enum Part {
-    HistoryTurn(HistoryTurn),
-    /// The commands of a turn that was answered before.
+    HistoryTask(HistoryTask),
+    /// The commands of a workflow task that was answered before.
     Batch(Batch),
-    /// The answer to that turn was not taken.
+    /// The answer to that workflow task was not taken.
     NotTaken,
 }
 
@@ -54,12 +58,12 @@ pub(crate) struct Splitter {
     inbound: Vec<HistoryEvent>,
     /// The last event seen.
     last: i64,
-    /// A turn is made, its batch is still to come.
+    /// A workflow task is made, its batch is still to come.
     answered: bool,
 }
 
 impl Splitter {
-    /// The live turn was answered: its batch comes with the next events.
+    /// The live workflow task was answered: its batch comes with the next events.
     pub fn answered(&mut self) {
         self.answered = true;
     }
@@ -92,7 +96,7 @@ impl Splitter {
             match event.event_type() {
                 EventType::WorkflowTaskStarted => {
                     let next = events.peek().map(HistoryEvent::event_type);
-                    let is_turn = match next {
+                    let is_completed = match next {
                         Some(EventType::WorkflowTaskCompleted) => true,
                         None if answer => true,
                         // A query came while the task is under way: the task itself is still to be answered.
@@ -100,26 +104,27 @@ impl Splitter {
                             self.last = event.event_id - 1;
                             return Ok(None);
                         }
-                        // Failed and timed-out ones are no turns.
+                        // Failed and timed-out ones are no workflow tasks.
                         Some(_) => false,
                     };
-                    if !is_turn {
+                    if !is_completed {
                         continue;
                     }
-                    let mut turn = HistoryTurn {
+                    let mut task = HistoryTask {
                         started_event_id: event.event_id,
                         time: event.event_time.as_ref().map(timestamp_nanos).unwrap_or_default(),
                         inbound: std::mem::take(&mut self.inbound),
-                        ..HistoryTurn::default()
+                        ..HistoryTask::default()
                     };
                     if let Some(Attributes::WorkflowTaskStartedEventAttributes(started)) = &event.attributes {
-                        turn.suggest_continue_as_new = started.suggest_continue_as_new;
-                        turn.history_size = started.history_size_bytes;
+                        task.suggest_continue_as_new = started.suggest_continue_as_new;
+                        task.target_version_changed = started.target_worker_deployment_version_changed;
+                        task.history_size = started.history_size_bytes;
                     }
                     if next.is_some() {
-                        turn.batch = events.next().map(|completed| take_batch(&mut self.last, &completed, events));
+                        task.batch = events.next().map(|completed| take_batch(&mut self.last, &completed, events));
                     }
-                    return Ok(Some(Part::HistoryTurn(turn)));
+                    return Ok(Some(Part::HistoryTask(task)));
                 }
                 EventType::WorkflowTaskCompleted if self.answered => {
                     self.answered = false;
@@ -142,7 +147,11 @@ fn take_batch(
     events: &mut Peekable<impl Iterator<Item = HistoryEvent>>,
 ) -> Batch {
     *last = completed.event_id;
-    let mut batch = Batch { completed_event_id: completed.event_id, events: Vec::new() };
+    let version = match &completed.attributes {
+        Some(Attributes::WorkflowTaskCompletedEventAttributes(completed)) => completed.deployment_version.clone(),
+        _ => None,
+    };
+    let mut batch = Batch { completed_event_id: completed.event_id, version, events: Vec::new() };
     while let Some(event) = events.next_if(|event| is_command_event(event.event_type()) && event.event_id == *last + 1)
     {
         *last = event.event_id;

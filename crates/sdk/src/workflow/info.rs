@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::sorted::Sorted;
 use crate::{converter, failure::Failure};
 
-/// What is kept of the first event. [`WorkflowInfo`] is made of it on request: it would take three times the
+/// The kept part of the first event. [`WorkflowInfo`] is made of it on request: it would take three times the
 /// memory in every run that waits in a cache.
 pub(crate) struct StartInfo {
     pub workflow_id: String,
@@ -100,9 +100,9 @@ impl StartInfo {
 
 /// A payload that is kept for long: encoded, because its metadata is a map that takes hundreds of bytes, and because its
 /// data may be part of a frame that would be kept as a whole.
-pub(crate) struct Stored(Box<[u8]>);
+pub(crate) struct StoredPayload(Box<[u8]>);
 
-impl Stored {
+impl StoredPayload {
     pub fn of(payload: &Payload) -> Self {
         Self(payload.encode_to_vec().into_boxed_slice())
     }
@@ -135,7 +135,7 @@ impl Stored {
     }
 }
 
-/// What a workflow knows about itself.
+/// Information about a run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkflowInfo {
@@ -169,7 +169,7 @@ pub struct WorkflowInfo {
     pub parent: Option<(String, String)>,
     /// The workflow at the top of the tree: workflow id and run id.
     pub root: Option<(String, String)>,
-    /// Events up to this turn.
+    /// Events up to this workflow task.
     pub history_length: i64,
     /// Their size in bytes.
     pub history_size: i64,
@@ -234,7 +234,7 @@ impl WorkflowInfo {
         self.search_attributes.get(name).and_then(|payload| converter::decode_payload(payload).ok())
     }
 
-    /// What the run before returned (cron).
+    /// The result of the run before (cron).
     pub fn last_result<T: DeserializeOwned>(&self) -> Option<T> {
         self.last_result.first().and_then(|payload| converter::decode_payload(payload).ok())
     }

@@ -30,10 +30,10 @@ use crate::{
 
 /// The run itself.
 const RUN: RootId = 0;
-/// Polls in a turn without a command or a result, after which it counts as one that never rests.
+/// Polls in a workflow task without a command or a result, after which it counts as one that never rests.
 const POLLS_MAX: u32 = 1_000_000;
 
-/// Why a turn cannot go on.
+/// Why a workflow task cannot go on.
 pub(crate) enum Stop {
     Panic(String),
     Failure(Failure),
@@ -74,7 +74,7 @@ impl Instance {
         self.shared.queue.push(RUN);
     }
 
-    /// What is logged in a turn belongs to this.
+    /// The span of log lines in a workflow task.
     pub fn span(&self) -> tracing::Span {
         let core = self.shared.core();
         let info = &core.info;
@@ -82,13 +82,13 @@ impl Instance {
         spans::workflow_span(|| info.headers(), &run)
     }
 
-    pub fn begin_turn(&mut self) {
+    pub fn begin_polling(&mut self) {
         self.polls = 0;
-        self.shared.queue.begin_turn();
+        self.shared.queue.begin_polling();
     }
 
-    pub fn end_turn(&self) {
-        self.shared.queue.end_turn();
+    pub fn end_polling(&self) {
+        self.shared.queue.end_polling();
     }
 
     pub fn is_closing(&self) -> bool {
@@ -169,7 +169,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What a poll left: roots that it spawned or ended, cancellations of what it dropped, who may become ready.
+    /// Handles the effects of a poll: roots that it spawned or ended, cancellations of what it dropped, who may become ready.
     fn end_of_poll(&mut self) -> std::result::Result<(), Stop> {
         loop {
             let mut core = self.shared.core();
@@ -194,7 +194,8 @@ impl Instance {
             None => {}
             Some(Poison::Failure(failure)) => return Err(Stop::Failure(failure)),
             Some(Poison::NeverRests) => {
-                let message = format!("the workflow was polled {POLLS_MAX} times in one turn without a result");
+                let message =
+                    format!("the workflow was polled {POLLS_MAX} times in one workflow task without a result");
                 return Err(Stop::Violation(ViolationKind::NeverRests, message));
             }
         }
@@ -345,7 +346,7 @@ impl Instance {
     }
 }
 
-/// Drops something of the user's, which may panic.
+/// Drops a value of the user's, which may panic.
 fn drop_safely<T>(value: T) -> std::result::Result<(), Stop> {
     catch_unwind(AssertUnwindSafe(|| drop(value)))
         .map_err(|panic: Box<dyn Any + Send>| Stop::Panic(panic_message(&*panic)))

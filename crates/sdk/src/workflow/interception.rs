@@ -23,7 +23,7 @@ impl Shared {
         }
     }
 
-    /// What the code gets of something that comes: its arguments, after the interceptors.
+    /// The arguments of a message for the code, after the interceptors.
     pub fn inbound<'a>(
         &self,
         kind: InboundKind,
@@ -43,7 +43,7 @@ impl Shared {
         Cow::Owned(call.arguments.0)
     }
 
-    /// What travels along with something that the workflow asks for. The interceptors may change its arguments.
+    /// The headers of a command of the workflow. The interceptors may change its arguments.
     pub fn outbound(&self, kind: OutboundKind, name: &str, arguments: &mut Vec<Payload>) -> Option<Header> {
         if self.rules.interceptors.is_empty() && cfg!(not(feature = "otel")) {
             return None;

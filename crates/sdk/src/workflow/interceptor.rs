@@ -6,7 +6,7 @@ use segno_proto::common::Payload;
 
 use crate::converter::Arguments;
 
-/// What reaches a workflow.
+/// The kind of a message to a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -19,7 +19,7 @@ pub enum InboundKind {
     Update,
 }
 
-/// What a workflow asks for.
+/// The kind of a command of a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -41,37 +41,37 @@ pub struct InterceptedRun {
     pub run_id: String,
     /// The workflow's kind.
     pub kind: String,
-    /// Whether the turn repeats what history has.
+    /// Whether the workflow task repeats what history has.
     pub is_replaying: bool,
     /// The headers that the run was started with.
     pub headers: BTreeMap<String, Payload>,
 }
 
-/// Something that reaches a workflow.
+/// A message to a workflow.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct InboundCall {
-    /// What it is.
+    /// Its kind.
     pub kind: InboundKind,
     /// The name of the workflow's kind, or of the signal, query or update.
     pub name: String,
     /// Its arguments.
     pub arguments: Arguments,
-    /// What travelled along.
+    /// Its headers.
     pub headers: BTreeMap<String, Payload>,
 }
 
-/// Something that a workflow asks for.
+/// A command of a workflow.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OutboundCall {
-    /// What it is.
+    /// Its kind.
     pub kind: OutboundKind,
     /// The kind of the task or workflow, or the name of the signal.
     pub name: String,
     /// Its arguments.
     pub arguments: Arguments,
-    /// What travels along. It does not pass the codecs.
+    /// Its headers. They do not pass the codecs.
     pub headers: BTreeMap<String, Payload>,
 }
 
@@ -81,18 +81,18 @@ pub struct OutboundCall {
 /// It is called in every replay, too, on the workflow's thread, so that it must not wait for anything. What it adds to
 /// headers is not compared with history; what it makes of arguments must be the same each time.
 pub trait WorkflowInterceptor: Send + Sync + 'static {
-    /// Before the workflow handles something. It may change the arguments: the code then gets those.
+    /// Called before the workflow handles a message. It may change the arguments: the code then gets those.
     fn inbound(&self, run: &InterceptedRun, call: &mut InboundCall) {
         let _ = (run, call);
     }
 
-    /// Before a command is queued. It may change the arguments and add headers.
+    /// Called before a command is queued. It may change the arguments and add headers.
     fn outbound(&self, run: &InterceptedRun, call: &mut OutboundCall) {
         let _ = (run, call);
     }
 }
 
-/// What holds for all workflows of a worker.
+/// Rules for all workflows of a worker.
 #[derive(Clone, Default)]
 pub(crate) struct Rules {
     /// In the order in which they were added.

@@ -1,4 +1,4 @@
-//! Work that the workflow's own worker does, outside of the workflow's turn: `run`, `run_async`, local tasks.
+//! Work that the workflow's own worker does, outside of the workflow's workflow task: `run`, `run_async`, local tasks.
 
 use std::pin::Pin;
 
@@ -6,11 +6,11 @@ use segno_proto::common::{Header, Payload};
 
 use crate::{failure::Failure, options::LocalOptions};
 
-/// What came of it.
+/// Its outcome.
 pub(crate) type LocalOutcome = Result<Vec<Payload>, Failure>;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What is to be done.
+/// The work.
 pub(crate) enum LocalWork {
     /// A closure, on a thread where it may block.
     Run(Box<dyn FnOnce() -> LocalOutcome + Send>),

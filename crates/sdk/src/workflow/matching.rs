@@ -1,4 +1,4 @@
-//! Compares the commands of a turn with the events that its workflow task left in history.
+//! Compares the commands of a workflow task with their events in history.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use segno_proto::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    commands::{CHANGE_VERSION, CloseKind, Expected, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
+    commands::{CHANGE_VERSION, CloseKind, ExpectedEvent, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
     operation::OpId,
     sabotage::{self, Sabotage},
     violation::ViolationKind,
@@ -59,7 +59,7 @@ pub(crate) fn is_command_event(kind: EventType) -> bool {
 
 /// Compares in order. Calls `bind` with each operation and the event that its command became.
 pub(crate) fn compare(
-    mut expected: VecDeque<Expected>,
+    mut expected: VecDeque<ExpectedEvent>,
     events: &[HistoryEvent],
     mut bind: impl FnMut(OpId, i64),
 ) -> Result<(), Difference> {
@@ -72,13 +72,13 @@ pub(crate) fn compare(
             continue;
         }
         if let Some((id, true)) = patch_of(event)
-            && !matches!(expected.front(), Some(Expected::Patch { id: asked }) if *asked == id)
+            && !matches!(expected.front(), Some(ExpectedEvent::Patch { id: patch }) if *patch == id)
         {
             // The call of `deprecate_patch` was removed since, as it should be.
             skipped_patch = true;
             continue;
         }
-        let Some(asked) = expected.pop_front() else {
+        let Some(command) = expected.pop_front() else {
             if sabotage::is_on(Sabotage::SkipsTheLast) {
                 continue;
             }
@@ -89,26 +89,26 @@ pub(crate) fn compare(
             let actual = "nothing".to_owned();
             return Err(Difference { kind, event_id, sequence: 0, expected: describe(event), actual });
         };
-        if let Err(kind) = fits(&asked, event).or_else(forgiven) {
-            let (sequence, actual, mut expected) = (asked.sequence(), asked.describe(), describe(event));
-            if differs_in_print_only(&asked, event) {
+        if let Err(kind) = fits(&command, event).or_else(forgiven) {
+            let (sequence, actual, mut expected) = (command.sequence(), command.describe(), describe(event));
+            if differs_in_print_only(&command, event) {
                 expected.push_str(" with another input or on another queue");
             }
             return Err(Difference { kind, event_id, sequence, expected, actual });
         }
-        if let Some(op) = asked.op() {
+        if let Some(op) = command.op() {
             bind(op, event_id);
         }
     }
     match expected.pop_front() {
         Some(_) if sabotage::is_on(Sabotage::IgnoresTheRest) => Ok(()),
         None => Ok(()),
-        Some(asked) => Err(Difference {
+        Some(command) => Err(Difference {
             kind: ViolationKind::ExtraCommand,
             event_id: 0,
-            sequence: asked.sequence(),
+            sequence: command.sequence(),
             expected: "nothing more in this workflow task".to_owned(),
-            actual: asked.describe(),
+            actual: command.describe(),
         }),
     }
 }
@@ -124,77 +124,78 @@ fn forgiven(kind: ViolationKind) -> Result<(), ViolationKind> {
 }
 
 /// Whether nothing but queue and input are not the same.
-fn differs_in_print_only(asked: &Expected, event: &HistoryEvent) -> bool {
-    let mut lenient = asked.clone();
+fn differs_in_print_only(command: &ExpectedEvent, event: &HistoryEvent) -> bool {
+    let mut lenient = command.clone();
     match &mut lenient {
-        Expected::Task { print: print @ Some(_), .. } => *print = None,
+        ExpectedEvent::Task { print: print @ Some(_), .. } => *print = None,
         _ => return false,
     }
     fits(&lenient, event).is_ok()
 }
 
-fn fits(asked: &Expected, event: &HistoryEvent) -> Result<(), ViolationKind> {
+fn fits(command: &ExpectedEvent, event: &HistoryEvent) -> Result<(), ViolationKind> {
     use Attributes as A;
     let check = |fits: bool, kind| if fits { Ok(()) } else { Err(kind) };
-    match (asked, event.attributes.as_ref()) {
-        (Expected::Task { id, kind, print, .. }, Some(A::ActivityTaskScheduledEventAttributes(event))) => {
+    match (command, event.attributes.as_ref()) {
+        (ExpectedEvent::Task { id, kind, print, .. }, Some(A::ActivityTaskScheduledEventAttributes(event))) => {
             let same_kind = event.activity_type.as_ref().is_some_and(|there| there.name == *kind);
             let same_print = print.is_none_or(|print| print == print_of(event));
             check(same_kind && event.activity_id == *id && same_print, ViolationKind::TaskTypeMismatch)
         }
-        (Expected::CancelTask { scheduled_event_id }, Some(A::ActivityTaskCancelRequestedEventAttributes(event))) => {
-            check(event.scheduled_event_id == *scheduled_event_id, ViolationKind::CommandTypeMismatch)
-        }
-        (Expected::Timer { id, duration, .. }, Some(A::TimerStartedEventAttributes(event))) => {
+        (
+            ExpectedEvent::CancelTask { scheduled_event_id },
+            Some(A::ActivityTaskCancelRequestedEventAttributes(event)),
+        ) => check(event.scheduled_event_id == *scheduled_event_id, ViolationKind::CommandTypeMismatch),
+        (ExpectedEvent::Timer { id, duration, .. }, Some(A::TimerStartedEventAttributes(event))) => {
             let there = event.start_to_fire_timeout.and_then(|there| std::time::Duration::try_from(there).ok());
             check(event.timer_id == *id && there == Some(*duration), ViolationKind::TimerDurationMismatch)
         }
-        (Expected::CancelTimer { id }, Some(A::TimerCanceledEventAttributes(event))) => {
+        (ExpectedEvent::CancelTimer { id }, Some(A::TimerCanceledEventAttributes(event))) => {
             check(event.timer_id == *id, ViolationKind::CommandTypeMismatch)
         }
         (
-            Expected::Child { workflow_id, kind, .. },
+            ExpectedEvent::Child { workflow_id, kind, .. },
             Some(A::StartChildWorkflowExecutionInitiatedEventAttributes(event)),
         ) => {
             let same_kind = event.workflow_type.as_ref().is_some_and(|there| there.name == *kind);
             check(same_kind && event.workflow_id == *workflow_id, ViolationKind::ChildWorkflowMismatch)
         }
         (
-            Expected::CancelExternal { workflow_id, .. },
+            ExpectedEvent::CancelExternal { workflow_id, .. },
             Some(A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(event)),
         ) => {
             let same = event.workflow_execution.as_ref().is_some_and(|there| there.workflow_id == *workflow_id);
             check(same, ViolationKind::ChildWorkflowMismatch)
         }
         (
-            Expected::SignalExternal { workflow_id, name, .. },
+            ExpectedEvent::SignalExternal { workflow_id, name, .. },
             Some(A::SignalExternalWorkflowExecutionInitiatedEventAttributes(event)),
         ) => {
             let same = event.workflow_execution.as_ref().is_some_and(|there| there.workflow_id == *workflow_id);
             check(same && event.signal_name == *name, ViolationKind::ChildWorkflowMismatch)
         }
-        (asked, Some(A::MarkerRecordedEventAttributes(event))) => fits_marker(asked, event),
-        (Expected::State { keys }, Some(A::WorkflowPropertiesModifiedEventAttributes(event))) => {
+        (command, Some(A::MarkerRecordedEventAttributes(event))) => fits_marker(command, event),
+        (ExpectedEvent::State { keys }, Some(A::WorkflowPropertiesModifiedEventAttributes(event))) => {
             let there = event.upserted_memo.as_ref().map(|memo| memo.fields.keys().collect::<Vec<_>>());
             check(
                 there.unwrap_or_default().iter().eq(&keys.iter().collect::<Vec<_>>()),
                 ViolationKind::StateKeyMismatch,
             )
         }
-        (Expected::SearchAttributes { keys }, Some(A::UpsertWorkflowSearchAttributesEventAttributes(event))) => {
+        (ExpectedEvent::SearchAttributes { keys }, Some(A::UpsertWorkflowSearchAttributesEventAttributes(event))) => {
             let there = event.search_attributes.as_ref().map(|there| there.indexed_fields.keys().collect::<Vec<_>>());
             check(
                 there.unwrap_or_default().iter().eq(&keys.iter().collect::<Vec<_>>()),
                 ViolationKind::StateKeyMismatch,
             )
         }
-        (Expected::UpdateAccepted { id }, Some(A::WorkflowExecutionUpdateAcceptedEventAttributes(event))) => {
+        (ExpectedEvent::UpdateAccepted { id }, Some(A::WorkflowExecutionUpdateAcceptedEventAttributes(event))) => {
             check(event.protocol_instance_id == *id, ViolationKind::CommandTypeMismatch)
         }
-        (Expected::UpdateCompleted { id }, Some(A::WorkflowExecutionUpdateCompletedEventAttributes(event))) => {
+        (ExpectedEvent::UpdateCompleted { id }, Some(A::WorkflowExecutionUpdateCompletedEventAttributes(event))) => {
             check(event.meta.as_ref().is_some_and(|meta| meta.update_id == *id), ViolationKind::CommandTypeMismatch)
         }
-        (Expected::Close(close), Some(attributes)) => match close_kind(attributes) {
+        (ExpectedEvent::Close(close), Some(attributes)) => match close_kind(attributes) {
             Some(there) => check(there == *close, ViolationKind::CommandTypeMismatch),
             None => Err(ViolationKind::ClosedEarly),
         },
@@ -219,29 +220,29 @@ fn print_of(event: &ActivityTaskScheduledEventAttributes) -> u64 {
     print(queue, converter::items(&event.input))
 }
 
-fn fits_marker(asked: &Expected, event: &MarkerRecordedEventAttributes) -> Result<(), ViolationKind> {
+fn fits_marker(command: &ExpectedEvent, event: &MarkerRecordedEventAttributes) -> Result<(), ViolationKind> {
     if sabotage::is_on(Sabotage::MarkersNotMatched) {
         return Ok(());
     }
     let check = |fits: bool, kind| if fits { Ok(()) } else { Err(kind) };
-    match (event.marker_name.as_str(), asked) {
-        (PATCH_MARKER, Expected::Patch { id }) => {
+    match (event.marker_name.as_str(), command) {
+        (PATCH_MARKER, ExpectedEvent::Patch { id }) => {
             check(detail::<String>(event, "id").as_ref() == Some(id), ViolationKind::PatchMismatch)
         }
-        (PATCH_MARKER, Expected::Close(_)) => Err(ViolationKind::ClosedEarly),
-        (PATCH_MARKER, _) | (_, Expected::Patch { .. }) => Err(ViolationKind::PatchMismatch),
-        (RUN_MARKER, Expected::Run { name, index }) => {
+        (PATCH_MARKER, ExpectedEvent::Close(_)) => Err(ViolationKind::ClosedEarly),
+        (PATCH_MARKER, _) | (_, ExpectedEvent::Patch { .. }) => Err(ViolationKind::PatchMismatch),
+        (RUN_MARKER, ExpectedEvent::Run { name, index }) => {
             let same = detail::<String>(event, "name").as_ref() == Some(name);
             check(same && detail(event, "index") == Some(*index), ViolationKind::OperationNameMismatch)
         }
-        (LOCAL_MARKER, Expected::Local { kind, id, .. }) => {
+        (LOCAL_MARKER, ExpectedEvent::Local { kind, id, .. }) => {
             let same = detail::<String>(event, "kind").as_ref() == Some(kind);
             check(same && detail::<String>(event, "id").as_ref() == Some(id), ViolationKind::OperationNameMismatch)
         }
-        (RUN_MARKER | LOCAL_MARKER, Expected::Run { .. } | Expected::Local { .. }) => {
+        (RUN_MARKER | LOCAL_MARKER, ExpectedEvent::Run { .. } | ExpectedEvent::Local { .. }) => {
             Err(ViolationKind::OperationNameMismatch)
         }
-        (_, Expected::Close(_)) => Err(ViolationKind::ClosedEarly),
+        (_, ExpectedEvent::Close(_)) => Err(ViolationKind::ClosedEarly),
         _ => Err(ViolationKind::CommandTypeMismatch),
     }
 }
@@ -270,8 +271,8 @@ fn is_change_version(event: &HistoryEvent) -> bool {
     }
 }
 
-fn asks_for_change_version(asked: Option<&Expected>) -> bool {
-    matches!(asked, Some(Expected::SearchAttributes { keys }) if keys.iter().eq([CHANGE_VERSION]))
+fn asks_for_change_version(command: Option<&ExpectedEvent>) -> bool {
+    matches!(command, Some(ExpectedEvent::SearchAttributes { keys }) if keys.iter().eq([CHANGE_VERSION]))
 }
 
 fn close_kind(attributes: &Attributes) -> Option<CloseKind> {

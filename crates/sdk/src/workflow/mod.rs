@@ -4,7 +4,7 @@
 //! - `operation`, `signals`, `scope_tree`, `interceptor`, `local`: what `core` is made of
 //! - `core`: what they share; which operation becomes ready; `cancel`, `delivery`, `interception`: what acts on it
 //! - `instance`: roots and polls; `events`: what an event means; `execution`: history in, commands out
-//! - `history`, `commands`, `matching`, `violation`: turns, and their comparison with history
+//! - `history`, `commands`, `matching`, `violation`: workflow tasks, and their comparison with history
 
 pub(crate) mod cancel;
 pub(crate) mod commands;

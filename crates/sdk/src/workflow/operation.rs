@@ -9,12 +9,12 @@ use crate::{failure::Failure, options::CancellationType};
 
 /// An operation, by age.
 pub(crate) type OpId = u64;
-/// What comes of an operation.
+/// The outcome of an operation.
 pub(crate) type Outcome = Result<Vec<Payload>, Failure>;
 pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) type Check = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Something that a workflow waits for.
+/// An operation that a workflow waits for.
 pub(crate) struct Op {
     pub kind: OpKind,
     pub scope: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Op {
     pub outcome: Option<(u64, Outcome)>,
     /// The event that its command became; 0 as long as there is none.
     pub event_id: i64,
-    /// Where its command stands in this turn; `None` once it is sent.
+    /// Where its command stands in this workflow task; `None` once it is sent.
     pub command: Option<usize>,
     /// Its future was dropped; the result is discarded.
     pub detached: bool,

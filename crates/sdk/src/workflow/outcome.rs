@@ -12,10 +12,10 @@ pub struct Later;
 /// Marks handlers that return a future of nothing.
 pub struct LaterNothing;
 
-/// What the closure of [`Context::on_signal`](crate::Context::on_signal) may return: nothing, a `Result<()>`, or a future of
+/// The type that the closure of [`Context::on_signal`](crate::Context::on_signal) may return: nothing, a `Result<()>`, or a future of
 /// either. `M` is [`AtOnce`], [`Later`] or [`LaterNothing`] and follows from the closure.
 pub trait SignalOutcome<M> {
-    /// What is left to do, if anything is.
+    /// The future that is left to poll, if there is one.
     #[doc(hidden)]
     fn into_rest(self) -> Option<BoxFuture<Result<()>>>;
 }
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// What the closure of [`Context::on_update`](crate::Context::on_update) may return: a `Result<O>`, or a future of one. `M` is
+/// The type that the closure of [`Context::on_update`](crate::Context::on_update) may return: a `Result<O>`, or a future of one. `M` is
 /// [`AtOnce`] or [`Later`] and follows from the closure.
 pub trait UpdateOutcome<O, M> {
     /// As a future.

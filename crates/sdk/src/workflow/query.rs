@@ -49,7 +49,7 @@ fn text(text: &str) -> Result<Vec<Payload>, Failure> {
     converter::encode_json(text).map(|payload| vec![payload]).map_err(|error| Failure::new(error.to_string()).into())
 }
 
-/// What the workflow waits for, by age.
+/// The operations that the workflow waits for, by age.
 fn stack(instance: &Instance) -> String {
     let core = instance.shared.core();
     let mut lines: Vec<String> = core

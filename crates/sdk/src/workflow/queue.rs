@@ -1,6 +1,6 @@
 //! The root futures of a workflow (the run itself, spawned futures, handlers) that are to be polled.
 //!
-//! Wakes are allowed only inside a turn, on its thread: so the order of polls follows from history alone.
+//! Wakes are allowed only inside a workflow task, on its thread: so the order of polls follows from history alone.
 
 use std::{
     sync::{
@@ -26,8 +26,8 @@ pub(crate) struct RunQueue {
 #[derive(Default)]
 struct WokenRoots {
     roots: Sorted<RootId, ()>,
-    /// The thread whose turn it is.
-    turn: Option<ThreadId>,
+    /// The thread whose workflow task it is.
+    polled_on: Option<ThreadId>,
     foreign: bool,
 }
 
@@ -36,12 +36,12 @@ impl RunQueue {
         lock(&self.woken)
     }
 
-    pub fn begin_turn(&self) {
-        self.woken().turn = Some(thread::current().id());
+    pub fn begin_polling(&self) {
+        self.woken().polled_on = Some(thread::current().id());
     }
 
-    pub fn end_turn(&self) {
-        self.woken().turn = None;
+    pub fn end_polling(&self) {
+        self.woken().polled_on = None;
     }
 
     pub fn push(&self, root: RootId) {
@@ -66,9 +66,9 @@ impl RunQueue {
         self.torn_down.load(Ordering::SeqCst)
     }
 
-    /// Whether the current thread is inside a turn of this workflow.
-    pub fn in_turn(&self) -> bool {
-        self.woken().turn == Some(thread::current().id())
+    /// Whether the current thread is inside a workflow task of this workflow.
+    pub fn is_polling(&self) -> bool {
+        self.woken().polled_on == Some(thread::current().id())
     }
 }
 
@@ -87,7 +87,7 @@ impl Wake for RootWaker {
             return;
         }
         let mut woken = self.queue.woken();
-        if woken.turn == Some(thread::current().id()) {
+        if woken.polled_on == Some(thread::current().id()) {
             woken.roots.insert(self.root, ());
         } else {
             woken.foreign = true;

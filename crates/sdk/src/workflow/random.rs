@@ -5,7 +5,7 @@
 
 use uuid::{Builder, Uuid};
 
-/// What everything random in a run is made of.
+/// The source of all random values of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seed(u64, u64);
 

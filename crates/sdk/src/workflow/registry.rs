@@ -18,7 +18,7 @@ use crate::{
     definition::Workflow,
     failure::Result,
     task::DYNAMIC,
-    worker::versioning::VersioningBehavior,
+    versioning::{DeploymentVersion, VersioningBehavior},
 };
 
 /// A new instance: its run, not polled yet, and its handlers.
@@ -55,6 +55,8 @@ pub struct WorkflowRegistry {
     factories: HashMap<&'static str, Arc<dyn Factory>>,
     duplicates: Vec<&'static str>,
     rules: Arc<Rules>,
+    /// Of the worker.
+    version: Option<Arc<DeploymentVersion>>,
 }
 
 impl WorkflowRegistry {
@@ -78,6 +80,21 @@ impl WorkflowRegistry {
 
     pub(crate) fn rules(&self) -> &Arc<Rules> {
         &self.rules
+    }
+
+    /// Sets the version of the worker that executes them.
+    pub(crate) fn set_version(&mut self, version: DeploymentVersion) {
+        self.version = Some(Arc::new(version));
+    }
+
+    /// The version of the worker that executes them.
+    pub(crate) fn version(&self) -> Option<Arc<DeploymentVersion>> {
+        self.version.clone()
+    }
+
+    /// The versioning behaviour that the attribute of a workflow names.
+    pub(crate) fn versioning(&self, kind: &str) -> VersioningBehavior {
+        self.get(kind).map_or(VersioningBehavior::Unspecified, |factory| factory.versioning())
     }
 
     /// The kinds, in order.

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{
     Context, WorkflowContext,
-    commands::{Ask, Expected},
+    commands::{CommandRequest, ExpectedEvent},
     context::decode_first,
     core::Counter,
     futures::{ChildWorkflowFuture, Decode, OperationFuture, PromiseFuture, TaskFuture, TimerFuture},
@@ -31,12 +31,13 @@ use crate::{
         ChildOptions, IdReusePolicy, LocalOptions, ParentClosePolicy, RetryPolicy, ScheduleTaskOptions, wire_duration,
     },
     priority::Priority,
+    versioning::VersioningOverride,
 };
 
 /// Start-to-close of a task that names no time-out at all.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What [`Context::run_async`] executes: every `FnOnce` that gives a future.
+/// The operation that [`Context::run_async`] executes: every `FnOnce` that gives a future.
 pub trait AsyncOperation<T>: Send + 'static {
     /// Calls it.
     fn begin(self) -> impl Future<Output = T> + Send;
@@ -77,8 +78,8 @@ impl<S: Send + Sync + 'static> Context<S> {
                 let print = strict.then(|| matching::print(&queue, &input));
                 let mut attributes = Box::new(task_attributes(id.clone(), kind, queue, input, &options));
                 attributes.header = header;
-                let expected = Expected::Task { op, id: id.clone(), kind: kind.to_owned(), sequence, print };
-                core.push_for(op, Ask::Task { attributes, summary }, expected);
+                let expected = ExpectedEvent::Task { op, id: id.clone(), kind: kind.to_owned(), sequence, print };
+                core.push_for(op, CommandRequest::Task { attributes, summary }, expected);
             }
         });
         TaskFuture::new(operation, id, decode)
@@ -97,8 +98,8 @@ impl<S: Send + Sync + 'static> Context<S> {
         // The server knows milliseconds at least, and no timers of no length.
         let duration = duration.max(Duration::from_millis(1));
         let operation = self.operation(OpKind::Timer { id: id.clone() }, |core, op| {
-            let expected = Expected::Timer { op, id: id.clone(), duration, sequence };
-            core.push_for(op, Ask::Timer { id: id.clone(), duration, summary }, expected);
+            let expected = ExpectedEvent::Timer { op, id: id.clone(), duration, sequence };
+            core.push_for(op, CommandRequest::Timer { id: id.clone(), duration, summary }, expected);
         });
         TimerFuture { operation, id }
     }
@@ -136,8 +137,8 @@ impl<S: Send + Sync + 'static> Context<S> {
                 let mut attributes = Box::new(child_attributes(workflow_id.clone(), kind, queue, input, &options));
                 attributes.header = header;
                 let expected =
-                    Expected::Child { op, workflow_id: workflow_id.clone(), kind: kind.to_owned(), sequence };
-                core.push_for(op, Ask::Child { attributes, summary }, expected);
+                    ExpectedEvent::Child { op, workflow_id: workflow_id.clone(), kind: kind.to_owned(), sequence };
+                core.push_for(op, CommandRequest::Child { attributes, summary }, expected);
             }
         });
         if !taken && self.is_cancelled() {
@@ -195,7 +196,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         TaskFuture::new(operation, id, |payloads| converter::decode(payloads, 1))
     }
 
-    /// Does something asynchronous that replay must not repeat. Its result is remembered.
+    /// Executes an asynchronous closure that replay must not repeat. Its result is recorded.
     pub fn run_async<F, T>(&self, name: &str, f: F) -> OperationFuture<T>
     where
         F: AsyncOperation<T>,
@@ -435,6 +436,7 @@ fn child_attributes(
         search_attributes: (!options.search_attributes.is_empty())
             .then(|| common::SearchAttributes { indexed_fields: fields(&options.search_attributes) }),
         priority: options.priority.as_ref().map(Priority::to_wire),
+        versioning_override: options.versioning.as_ref().map(VersioningOverride::to_wire),
         ..Default::default()
     }
 }

@@ -80,7 +80,7 @@ impl<K: Ord, V> Sorted<K, V> {
         let index = self.find(key).ok()?;
         let (_, value) = self.0.remove(index);
         if self.0.is_empty() {
-            // What a burst needed is not kept for the years that a workflow may wait.
+            // Memory that a burst needed is not kept for the years that a workflow may wait.
             self.0 = Vec::new();
         }
         Some(value)

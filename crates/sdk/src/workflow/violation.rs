@@ -26,9 +26,9 @@ pub enum ViolationKind {
     PatchMismatch,
     /// The code ends where history goes on.
     ClosedEarly,
-    /// Something outside of the workflow woke one of its futures.
+    /// Code outside of the workflow woke one of its futures.
     ForeignWake,
-    /// A turn that does not come to rest.
+    /// A workflow task that does not come to rest.
     NeverRests,
 }
 
@@ -47,9 +47,9 @@ pub struct DeterminismViolation {
     pub task_completed_event_id: i64,
     /// Which one of its type it is, from 1; 0 if that says nothing.
     pub sequence: u64,
-    /// What history says.
+    /// The event in history.
     pub expected: String,
-    /// What the code asks for.
+    /// The command that the code issues.
     pub actual: String,
 }
 

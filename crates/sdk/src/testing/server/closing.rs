@@ -12,9 +12,9 @@ use segno_proto::{
 };
 
 use super::{
-    Due, Server,
+    Server, TimedEvent,
     event::{Event, IDENTITY},
-    run::{Closed, Inbound, NAMESPACE, Parent, Run},
+    run::{CloseOutcome, Inbound, NAMESPACE, Parent, Run},
     signaled,
 };
 use crate::{
@@ -33,7 +33,7 @@ impl Server {
                     workflow_task_completed_event_id: completed,
                     ..Default::default()
                 };
-                (Event::WorkflowExecutionCompletedEventAttributes(event), Closed::Completed(output))
+                (Event::WorkflowExecutionCompletedEventAttributes(event), CloseOutcome::Completed(output))
             }
             Wire::FailWorkflowExecutionCommandAttributes(fail) => {
                 let failure = Failure::from_wire(fail.failure.clone().unwrap_or_default());
@@ -43,7 +43,7 @@ impl Server {
                     workflow_task_completed_event_id: completed,
                     ..Default::default()
                 };
-                (Event::WorkflowExecutionFailedEventAttributes(event), Closed::Failed(failure))
+                (Event::WorkflowExecutionFailedEventAttributes(event), CloseOutcome::Failed(failure))
             }
             Wire::CancelWorkflowExecutionCommandAttributes(cancel) => {
                 let details = converter::items(&cancel.details).to_vec();
@@ -51,7 +51,7 @@ impl Server {
                     workflow_task_completed_event_id: completed,
                     details: cancel.details,
                 };
-                (Event::WorkflowExecutionCanceledEventAttributes(event), Closed::Canceled(details))
+                (Event::WorkflowExecutionCanceledEventAttributes(event), CloseOutcome::Canceled(details))
             }
             Wire::ContinueAsNewWorkflowExecutionCommandAttributes(again) => {
                 let next = self.continue_as_new(index, &again);
@@ -70,7 +70,7 @@ impl Server {
                     ..Default::default()
                 };
                 let event = Event::WorkflowExecutionContinuedAsNewEventAttributes(Box::new(event));
-                (event, Closed::ContinuedAsNew(next))
+                (event, CloseOutcome::ContinuedAsNew(next))
             }
             // `check` lets no other command through to here except those of Nexus, which this server does not have.
             _ => return,
@@ -108,11 +108,11 @@ impl Server {
     }
 
     /// Writes the last event of a run, tells its parent, and sees to its children.
-    fn close(&mut self, index: usize, event: Event, closed: Closed) {
+    fn close(&mut self, index: usize, event: Event, closed: CloseOutcome) {
         let now = self.now;
         self.runs[index].write(now, event);
         self.runs[index].close(closed.clone());
-        if let Closed::ContinuedAsNew(next) = closed {
+        if let CloseOutcome::ContinuedAsNew(next) = closed {
             let parent = self.runs[index].parent;
             if let Some(child) =
                 parent.and_then(|parent| self.runs[parent.run].children.get_mut(&parent.initiated_event_id))
@@ -144,20 +144,20 @@ impl Server {
                         ..Default::default()
                     };
                     let event = Event::WorkflowExecutionTerminatedEventAttributes(event);
-                    self.close(child, event, Closed::Terminated("by parent close policy".to_owned()));
+                    self.close(child, event, CloseOutcome::Terminated("by parent close policy".to_owned()));
                 }
             }
         }
         self.runs[index].children.clear();
     }
 
-    fn tell_parent(&mut self, index: usize, closed: &Closed) {
+    fn tell_parent(&mut self, index: usize, closed: &CloseOutcome) {
         let run = &self.runs[index];
         let Some(Parent { run: parent, initiated_event_id }) = run.parent else { return };
         let (workflow_execution, workflow_type) = (Some(run.execution()), Some(run.workflow_type()));
         let namespace = NAMESPACE.to_owned();
         let event = match closed {
-            Closed::Completed(output) => {
+            CloseOutcome::Completed(output) => {
                 Event::ChildWorkflowExecutionCompletedEventAttributes(ChildWorkflowExecutionCompletedEventAttributes {
                     result: converter::list(output.clone()),
                     namespace,
@@ -167,7 +167,7 @@ impl Server {
                     ..Default::default()
                 })
             }
-            Closed::Failed(failure) => Event::ChildWorkflowExecutionFailedEventAttributes(Box::new(
+            CloseOutcome::Failed(failure) => Event::ChildWorkflowExecutionFailedEventAttributes(Box::new(
                 ChildWorkflowExecutionFailedEventAttributes {
                     failure: Some(failure.to_wire()),
                     namespace,
@@ -178,7 +178,7 @@ impl Server {
                     ..Default::default()
                 },
             )),
-            Closed::Canceled(details) => {
+            CloseOutcome::Canceled(details) => {
                 Event::ChildWorkflowExecutionCanceledEventAttributes(ChildWorkflowExecutionCanceledEventAttributes {
                     details: converter::list(details.clone()),
                     namespace,
@@ -188,7 +188,7 @@ impl Server {
                     ..Default::default()
                 })
             }
-            Closed::Terminated(_) => Event::ChildWorkflowExecutionTerminatedEventAttributes(
+            CloseOutcome::Terminated(_) => Event::ChildWorkflowExecutionTerminatedEventAttributes(
                 ChildWorkflowExecutionTerminatedEventAttributes {
                     namespace,
                     workflow_execution,
@@ -197,7 +197,7 @@ impl Server {
                     ..Default::default()
                 },
             ),
-            Closed::TimedOut => {
+            CloseOutcome::TimedOut => {
                 Event::ChildWorkflowExecutionTimedOutEventAttributes(ChildWorkflowExecutionTimedOutEventAttributes {
                     namespace,
                     workflow_execution,
@@ -207,7 +207,7 @@ impl Server {
                     ..Default::default()
                 })
             }
-            Closed::ContinuedAsNew(_) => return,
+            CloseOutcome::ContinuedAsNew(_) => return,
         };
         self.receive(parent, Inbound::Event(event));
     }
@@ -225,7 +225,7 @@ impl Server {
                 (&run.closed, reuse),
                 (None, _)
                     | (_, WorkflowIdReusePolicy::RejectDuplicate)
-                    | (Some(Closed::Completed(_)), WorkflowIdReusePolicy::AllowDuplicateFailedOnly)
+                    | (Some(CloseOutcome::Completed(_)), WorkflowIdReusePolicy::AllowDuplicateFailedOnly)
             )
         });
         if taken {
@@ -275,7 +275,7 @@ impl Server {
         let spans = [&attributes.workflow_run_timeout, &attributes.workflow_execution_timeout];
         let span = spans.iter().map(|span| duration_nanos(span.as_ref())).filter(|span| *span > 0).min();
         if let Some(span) = span {
-            self.plan(self.now.saturating_add(span), Due::RunTimeout { run: index });
+            self.plan(self.now.saturating_add(span), TimedEvent::RunTimeout { run: index });
         }
         let event = Event::ChildWorkflowExecutionStartedEventAttributes(started);
         self.receive(parent, Inbound::ChildStarted { initiated_event_id, event });
@@ -288,7 +288,7 @@ impl Server {
                 retry_state: RetryState::RetryPolicyNotSet as i32,
                 ..Default::default()
             };
-            self.close(run, Event::WorkflowExecutionTimedOutEventAttributes(event), Closed::TimedOut);
+            self.close(run, Event::WorkflowExecutionTimedOutEventAttributes(event), CloseOutcome::TimedOut);
         }
     }
 
@@ -303,11 +303,11 @@ impl Server {
                     result: converter::list(output.clone()),
                     ..Default::default()
                 };
-                (Event::WorkflowExecutionCompletedEventAttributes(event), Closed::Completed(output))
+                (Event::WorkflowExecutionCompletedEventAttributes(event), CloseOutcome::Completed(output))
             }
             Err(failure) if failure.kind() == &FailureKind::Cancelled => {
                 let event = Event::WorkflowExecutionCanceledEventAttributes(Default::default());
-                (event, Closed::Canceled(Vec::new()))
+                (event, CloseOutcome::Canceled(Vec::new()))
             }
             Err(failure) => {
                 let event = WorkflowExecutionFailedEventAttributes {
@@ -315,7 +315,7 @@ impl Server {
                     retry_state: RetryState::RetryPolicyNotSet as i32,
                     ..Default::default()
                 };
-                (Event::WorkflowExecutionFailedEventAttributes(event), Closed::Failed(failure))
+                (Event::WorkflowExecutionFailedEventAttributes(event), CloseOutcome::Failed(failure))
             }
         };
         self.close(run, event, closed);

@@ -4,13 +4,13 @@ use segno_proto::{
     command::{Command, command::Attributes as Wire, *},
     common::{Payload, WorkflowExecution},
     duration_nanos,
-    enums::{TimeoutType, WorkflowTaskFailedCause as Cause},
+    enums::{EventType, TimeoutType, WorkflowTaskFailedCause as Cause},
     events::*,
     protocol::Message,
 };
 
 use super::{
-    Answer, Due, Server,
+    Answer, Server, TimedEvent,
     event::{Event, IDENTITY},
     messages::{self, Reply},
     pending_task::{PendingTask, complete_retry_policy},
@@ -52,9 +52,14 @@ impl Server {
         }
         let only_rejections = replies.iter().all(|reply| matches!(reply, Reply::Rejected { .. }));
         let run = &mut self.runs[index];
-        if speculative && commands.is_empty() && only_rejections && run.buffered.is_empty() && !more {
-            let last = scheduled_event_id - 1;
-            run.history.truncate(usize::try_from(last).unwrap_or(0));
+        let last = scheduled_event_id - 1;
+        let before = usize::try_from(last).unwrap_or(0);
+        // Events since the last completion reach the worker with this task: then servers keep it.
+        let has_events =
+            run.history[..before].last().is_none_or(|event| event.event_type() != EventType::WorkflowTaskCompleted);
+        let leaves_no_trace = commands.is_empty() && only_rejections && !has_events && run.buffered.is_empty() && !more;
+        if speculative && leaves_no_trace {
+            run.history.truncate(before);
             run.workflow_task = WorkflowTask::None;
             for reply in replies {
                 run.reply(now, reply);
@@ -231,7 +236,7 @@ impl Server {
                 let span = duration_nanos(timer.start_to_fire_timeout.as_ref()).max(SHORTEST);
                 self.plan(
                     now.saturating_add(span),
-                    Due::Timer { run: index, timer_id: timer.timer_id, started_event_id },
+                    TimedEvent::Timer { run: index, timer_id: timer.timer_id, started_event_id },
                 );
             }
             Wire::CancelTimerCommandAttributes(CancelTimerCommandAttributes { timer_id }) => {
@@ -296,7 +301,7 @@ impl Server {
                 };
                 let event = Event::SignalExternalWorkflowExecutionInitiatedEventAttributes(event);
                 let initiated_event_id = self.runs[index].write(now, event);
-                self.plan(now, Due::SignalExternal { run: index, initiated_event_id });
+                self.plan(now, TimedEvent::SignalExternal { run: index, initiated_event_id });
             }
             Wire::RequestCancelExternalWorkflowExecutionCommandAttributes(cancel) => {
                 let event = RequestCancelExternalWorkflowExecutionInitiatedEventAttributes {
@@ -312,7 +317,7 @@ impl Server {
                 };
                 let event = Event::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(event);
                 let initiated_event_id = self.runs[index].write(now, event);
-                self.plan(now, Due::CancelExternal { run: index, initiated_event_id });
+                self.plan(now, TimedEvent::CancelExternal { run: index, initiated_event_id });
             }
             Wire::ProtocolMessageCommandAttributes(command) => {
                 let reply =
@@ -325,7 +330,7 @@ impl Server {
 
     fn schedule_task(&mut self, index: usize, completed: i64, task: ScheduleActivityTaskCommandAttributes) {
         let now = self.now;
-        // What is open is filled in as the server does it.
+        // Open fields are filled in as the server does it.
         let total = duration_nanos(task.schedule_to_close_timeout.as_ref());
         let fill = |span: Option<prost_types::Duration>| {
             if duration_nanos(span.as_ref()) == 0 && total > 0 { task.schedule_to_close_timeout } else { span }
@@ -352,10 +357,13 @@ impl Server {
         let scheduled_event_id =
             self.runs[index].write(now, Event::ActivityTaskScheduledEventAttributes(event.clone()));
         self.runs[index].tasks.insert(scheduled_event_id, PendingTask::new(event, now));
-        self.plan(now, Due::Attempt { run: index, scheduled_event_id, attempt: 1 });
+        self.plan(now, TimedEvent::Attempt { run: index, scheduled_event_id, attempt: 1 });
         if total > 0 {
             let kind = TimeoutType::ScheduleToClose;
-            self.plan(now.saturating_add(total), Due::TaskTimeout { run: index, scheduled_event_id, attempt: 0, kind });
+            self.plan(
+                now.saturating_add(total),
+                TimedEvent::TaskTimeout { run: index, scheduled_event_id, attempt: 0, kind },
+            );
         }
     }
 
@@ -388,11 +396,11 @@ impl Server {
         let initiated_event_id = self.runs[index].write(now, wire);
         let pending = PendingChild { attributes: event, run: None, started_event_id: 0 };
         self.runs[index].children.insert(initiated_event_id, pending);
-        self.plan(now, Due::StartChild { parent: index, initiated_event_id });
+        self.plan(now, TimedEvent::StartChild { parent: index, initiated_event_id });
     }
 }
 
-/// Whether something that came is the firing of this timer.
+/// Whether this message is the firing of this timer.
 fn fired(inbound: &Inbound, timer_id: &str) -> bool {
     matches!(inbound, Inbound::Event(Event::TimerFiredEventAttributes(event)) if event.timer_id == timer_id)
 }

@@ -4,6 +4,9 @@
 //! cannot tell the difference. Its caller drives it: [`Server::next_due`] is the time of the next event,
 //! [`Server::advance`] carries it out, [`Server::take_orders`] lists attempts of tasks to begin or to cancel.
 //!
+//! The test `corpus::the_server_in_memory_writes_what_servers_write` compares its histories, event for event, with those
+//! that Temporal's server and Segno wrote for the same programs.
+//!
 //! Not here: cron, retries of whole runs, Nexus, schedule-to-start time-outs (every task starts at once).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,8 +37,8 @@ use run::{Inbound, Run, WORKFLOW_TASK_TIMEOUT, WorkflowTask};
 /// Where virtual time begins: 2030-01-01T00:00:00Z.
 pub(crate) const ORIGIN: Nanos = 1_893_456_000_000_000_000;
 
-/// Something that happens at its time.
-pub(crate) enum Due {
+/// An event that has a time.
+pub(crate) enum TimedEvent {
     /// A timer fires.
     Timer { run: usize, timer_id: String, started_event_id: i64 },
     /// An attempt of a task begins.
@@ -62,7 +65,7 @@ pub(crate) enum Due {
     StartWorkflowTask { run: usize },
 }
 
-/// What comes from outside of the tree.
+/// A message from outside of the tree.
 #[derive(Clone)]
 pub(crate) enum Input {
     Signal { name: String, input: Vec<Payload> },
@@ -70,7 +73,7 @@ pub(crate) enum Input {
     Cancel { reason: String },
 }
 
-/// What the driver of the server has to do.
+/// Work for the driver of the server.
 pub(crate) enum Order {
     /// Execute an attempt, then call [`Server::end_attempt`].
     Attempt {
@@ -94,11 +97,11 @@ pub(crate) enum Order {
 }
 
 /// A workflow task for a worker: everything in the history of the run up to its WorkflowTaskStarted.
-pub(crate) struct TestTurn {
+pub(crate) struct StartedWorkflowTask {
     pub(crate) messages: Vec<Message>,
 }
 
-/// What became of a completed workflow task.
+/// The outcome of a completed workflow task.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
     /// It is in the history.
@@ -113,7 +116,7 @@ pub(crate) enum Answer {
 pub(crate) struct Server {
     pub(crate) now: Nanos,
     pub(crate) runs: Vec<Run>,
-    agenda: BTreeMap<(Nanos, u8, u64), Due>,
+    agenda: BTreeMap<(Nanos, u8, u64), TimedEvent>,
     sequence: u64,
     orders: Vec<Order>,
     /// Runs whose workflow task may start.
@@ -185,7 +188,7 @@ impl Server {
         index
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.agenda.first_key_value().map(|((at, ..), _)| *at)
     }
@@ -203,45 +206,47 @@ impl Server {
         true
     }
 
-    /// Has something happen at a time.
-    pub(crate) fn plan(&mut self, at: Nanos, due: Due) {
+    /// Adds an event at a time.
+    pub(crate) fn plan(&mut self, at: Nanos, due: TimedEvent) {
         // A workflow task starts after everything else that happens at the same time.
-        let rank = u8::from(matches!(due, Due::StartWorkflowTask { .. }));
+        let rank = u8::from(matches!(due, TimedEvent::StartWorkflowTask { .. }));
         self.sequence += 1;
         self.agenda.insert((at, rank, self.sequence), due);
     }
 
-    /// What is to be done since the last call.
+    /// The orders since the last call.
     pub(crate) fn take_orders(&mut self) -> Vec<Order> {
         std::mem::take(&mut self.orders)
     }
 
-    fn apply(&mut self, due: Due) {
+    fn apply(&mut self, due: TimedEvent) {
         match due {
-            Due::Timer { run, timer_id, started_event_id } => {
+            TimedEvent::Timer { run, timer_id, started_event_id } => {
                 if self.runs[run].timers.get(&timer_id) == Some(&started_event_id) {
                     self.runs[run].timers.remove(&timer_id);
                     let event = TimerFiredEventAttributes { timer_id, started_event_id };
                     self.receive(run, Inbound::Event(Event::TimerFiredEventAttributes(event)));
                 }
             }
-            Due::Attempt { run, scheduled_event_id, attempt } => self.start_attempt(run, scheduled_event_id, attempt),
-            Due::AttemptEnd { run, scheduled_event_id, attempt, result } => {
+            TimedEvent::Attempt { run, scheduled_event_id, attempt } => {
+                self.start_attempt(run, scheduled_event_id, attempt)
+            }
+            TimedEvent::AttemptEnd { run, scheduled_event_id, attempt, result } => {
                 self.end_attempt(run, scheduled_event_id, attempt, result);
             }
-            Due::TaskTimeout { run, scheduled_event_id, attempt, kind } => {
+            TimedEvent::TaskTimeout { run, scheduled_event_id, attempt, kind } => {
                 self.time_out_task(run, scheduled_event_id, attempt, kind);
             }
-            Due::Heartbeat { run, scheduled_event_id, attempt } => {
+            TimedEvent::Heartbeat { run, scheduled_event_id, attempt } => {
                 self.watch_heartbeats(run, scheduled_event_id, attempt);
             }
-            Due::StartChild { parent, initiated_event_id } => self.start_child(parent, initiated_event_id),
-            Due::SignalExternal { run, initiated_event_id } => self.signal_external(run, initiated_event_id),
-            Due::CancelExternal { run, initiated_event_id } => self.cancel_external(run, initiated_event_id),
-            Due::Input { run, input } => self.input(run, input),
-            Due::RunTimeout { run } => self.time_out_run(run),
-            Due::MockEnd { run, result } => self.end_mock(run, result),
-            Due::StartWorkflowTask { run } => self.ready.push_back(run),
+            TimedEvent::StartChild { parent, initiated_event_id } => self.start_child(parent, initiated_event_id),
+            TimedEvent::SignalExternal { run, initiated_event_id } => self.signal_external(run, initiated_event_id),
+            TimedEvent::CancelExternal { run, initiated_event_id } => self.cancel_external(run, initiated_event_id),
+            TimedEvent::Input { run, input } => self.input(run, input),
+            TimedEvent::RunTimeout { run } => self.time_out_run(run),
+            TimedEvent::MockEnd { run, result } => self.end_mock(run, result),
+            TimedEvent::StartWorkflowTask { run } => self.ready.push_back(run),
         }
     }
 
@@ -260,7 +265,7 @@ impl Server {
 
     /// The last run in the chain of a run that continued as new.
     pub(crate) fn newest(&self, mut run: usize) -> usize {
-        while let Some(run::Closed::ContinuedAsNew(next)) = &self.runs[run].closed {
+        while let Some(run::CloseOutcome::ContinuedAsNew(next)) = &self.runs[run].closed {
             run = *next;
         }
         run
@@ -281,7 +286,7 @@ impl Server {
         self.receive(run, Inbound::Event(Event::WorkflowExecutionCancelRequestedEventAttributes(event)));
     }
 
-    /// Hands something to a run that is open, and sees that a workflow task follows.
+    /// Hands a message to an open run, and schedules a workflow task.
     pub(crate) fn receive(&mut self, run: usize, inbound: Inbound) {
         if self.runs[run].closed.is_none() && self.runs[run].receive(self.now, inbound) {
             self.schedule_workflow_task(run, 1, false);
@@ -291,7 +296,7 @@ impl Server {
     fn schedule_workflow_task(&mut self, run: usize, attempt: u32, speculative: bool) {
         self.runs[run].schedule_workflow_task(self.now, attempt, speculative);
         match self.window {
-            Some(window) => self.plan(self.now.saturating_add(window), Due::StartWorkflowTask { run }),
+            Some(window) => self.plan(self.now.saturating_add(window), TimedEvent::StartWorkflowTask { run }),
             None => self.ready.push_back(run),
         }
     }
@@ -307,7 +312,7 @@ impl Server {
     }
 
     /// Starts the workflow task of a run.
-    pub(crate) fn start_workflow_task(&mut self, index: usize) -> Option<TestTurn> {
+    pub(crate) fn start_workflow_task(&mut self, index: usize) -> Option<StartedWorkflowTask> {
         let now = self.now;
         let run = &mut self.runs[index];
         let WorkflowTask::Scheduled { event_id: scheduled_event_id, attempt, speculative } = run.workflow_task else {
@@ -337,7 +342,7 @@ impl Server {
                 }
             })
             .collect();
-        Some(TestTurn { messages })
+        Some(StartedWorkflowTask { messages })
     }
 
     /// The workflow task of a run failed; another follows.

@@ -90,7 +90,7 @@ impl PendingTask {
     }
 }
 
-/// What the server takes if a task has no retry policy.
+/// The retry policy of a task that has none.
 fn default_retry_policy() -> common::RetryPolicy {
     common::RetryPolicy {
         initial_interval: Some(nanos_duration(1_000_000_000)),

@@ -32,10 +32,10 @@ pub(crate) struct Run {
     pub(crate) kind: String,
     pub(crate) queue: String,
     pub(crate) history: Vec<HistoryEvent>,
-    /// Who is told how it ends.
+    /// The parent, which learns how it ends.
     pub(crate) parent: Option<Parent>,
     pub(crate) workflow_task: WorkflowTask,
-    /// What came while a workflow task was under way: written when the task is completed.
+    /// Messages that came during a workflow task: written when the task is completed.
     pub(crate) buffered: Vec<Inbound>,
     /// By the event id of ActivityTaskScheduled.
     pub(crate) tasks: BTreeMap<i64, PendingTask>,
@@ -52,7 +52,7 @@ pub(crate) struct Run {
     pub(crate) memo: BTreeMap<String, Payload>,
     pub(crate) search_attributes: BTreeMap<String, Payload>,
     pub(crate) cancel_requested: bool,
-    pub(crate) closed: Option<Closed>,
+    pub(crate) closed: Option<CloseOutcome>,
 }
 
 /// How an update ended.
@@ -65,7 +65,7 @@ pub(crate) enum UpdateOutcome {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
-pub(crate) enum Closed {
+pub(crate) enum CloseOutcome {
     Completed(Vec<Payload>),
     Failed(Failure),
     Canceled(Vec<Payload>),
@@ -107,7 +107,7 @@ pub(crate) enum WorkflowTask {
     },
 }
 
-/// What comes to a run from outside of its workflow tasks.
+/// A message to a run from outside of its workflow tasks.
 #[allow(clippy::large_enum_variant)] // Short-lived, and few.
 pub(crate) enum Inbound {
     /// An event that can be written as it is.
@@ -271,7 +271,7 @@ impl Run {
     }
 
     /// Ends everything that the run waits for.
-    pub(crate) fn close(&mut self, closed: Closed) {
+    pub(crate) fn close(&mut self, closed: CloseOutcome) {
         self.closed = Some(closed);
         self.workflow_task = WorkflowTask::None;
         self.tasks.clear();

@@ -9,7 +9,7 @@ use segno_proto::{
 };
 
 use super::{
-    Due, Order, Server,
+    Order, Server, TimedEvent,
     event::{Event, IDENTITY},
     run::Inbound,
 };
@@ -45,7 +45,7 @@ impl Server {
         self.orders.push(order);
         if timeout > 0 {
             let kind = TimeoutType::StartToClose;
-            self.plan(now.saturating_add(timeout), Due::TaskTimeout { run, scheduled_event_id, attempt, kind });
+            self.plan(now.saturating_add(timeout), TimedEvent::TaskTimeout { run, scheduled_event_id, attempt, kind });
         }
     }
 
@@ -84,7 +84,7 @@ impl Server {
                     task.attempt += 1;
                     task.last_failure = Some(failure);
                     let attempt = task.attempt;
-                    self.plan(now.saturating_add(wait), Due::Attempt { run, scheduled_event_id, attempt });
+                    self.plan(now.saturating_add(wait), TimedEvent::Attempt { run, scheduled_event_id, attempt });
                     return;
                 }
                 Err(state) => Event::ActivityTaskFailedEventAttributes(ActivityTaskFailedEventAttributes {
@@ -129,7 +129,7 @@ impl Server {
                 task.attempt += 1;
                 task.last_failure = Some(failure);
                 let attempt = task.attempt;
-                self.plan(now.saturating_add(wait), Due::Attempt { run, scheduled_event_id, attempt });
+                self.plan(now.saturating_add(wait), TimedEvent::Attempt { run, scheduled_event_id, attempt });
             }
             Err(state) => {
                 let end = Event::ActivityTaskTimedOutEventAttributes(ActivityTaskTimedOutEventAttributes {
@@ -162,7 +162,7 @@ impl Server {
         if until <= self.now {
             self.time_out_task(run, scheduled_event_id, attempt, TimeoutType::Heartbeat);
         } else {
-            self.plan(until, Due::Heartbeat { run, scheduled_event_id, attempt });
+            self.plan(until, TimedEvent::Heartbeat { run, scheduled_event_id, attempt });
         }
     }
 

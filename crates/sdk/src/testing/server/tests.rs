@@ -49,7 +49,7 @@ fn types(server: &Server, run: usize) -> Vec<EventType> {
     server.runs[run].history.iter().map(|event| EventType::try_from(event.event_type).unwrap()).collect()
 }
 
-fn turn(server: &mut Server, commands: Vec<Command>) -> Answer {
+fn answer_task(server: &mut Server, commands: Vec<Command>) -> Answer {
     let run = server.next_ready().expect("a workflow task");
     server.start_workflow_task(run).unwrap();
     server.complete_workflow_task(run, commands, &[], false)
@@ -65,12 +65,12 @@ fn server() -> Server {
 fn a_timer_and_a_task() {
     use EventType::*;
     let mut server = server();
-    assert_eq!(turn(&mut server, vec![task("a", 1), timer("t", 5 * SECOND)]), Answer::Stored);
+    assert_eq!(answer_task(&mut server, vec![task("a", 1), timer("t", 5 * SECOND)]), Answer::Stored);
     assert!(server.advance(), "the attempt begins");
     let orders = server.take_orders();
     assert!(matches!(&orders[1], Order::Attempt { attempt: 1, kind, scheduled_event_id: 5, .. } if kind == "work"));
     server.end_attempt(0, 5, 1, Ok(vec![encode_json(&1).unwrap()]));
-    assert_eq!(turn(&mut server, Vec::new()), Answer::Stored);
+    assert_eq!(answer_task(&mut server, Vec::new()), Answer::Stored);
     while server.next_ready().is_none() {
         assert!(server.advance());
     }
@@ -108,7 +108,7 @@ fn a_timer_and_a_task() {
 #[test]
 fn attempts_follow_the_policy_in_virtual_time() {
     let mut server = server();
-    turn(&mut server, vec![task("a", 3)]);
+    answer_task(&mut server, vec![task("a", 3)]);
     let mut starts = Vec::new();
     while server.next_ready().is_none() && server.advance() {
         for order in server.take_orders() {
@@ -134,7 +134,7 @@ fn attempts_follow_the_policy_in_virtual_time() {
 #[test]
 fn an_attempt_that_takes_too_long_times_out() {
     let mut server = server();
-    turn(&mut server, vec![task("a", 1)]);
+    answer_task(&mut server, vec![task("a", 1)]);
     while !server.runs[0].tasks.is_empty() {
         assert!(server.advance());
     }
@@ -148,7 +148,7 @@ fn an_attempt_that_takes_too_long_times_out() {
 #[test]
 fn a_cancel_that_crosses_the_completion_is_refused() {
     let mut server = server();
-    turn(&mut server, vec![task("a", 1), timer("t", SECOND)]);
+    answer_task(&mut server, vec![task("a", 1), timer("t", SECOND)]);
     server.advance();
     server.advance();
     let run = server.next_ready().unwrap();
@@ -171,14 +171,14 @@ fn a_closing_command_with_unseen_events_is_refused() {
     let answer = server.complete_workflow_task(0, vec![complete()], &[], false);
     assert!(matches!(answer, Answer::CommandError(WorkflowTaskFailedCause::UnhandledCommand, _)));
     assert_eq!(types(&server, 0)[4], EventType::WorkflowExecutionSignaled);
-    assert_eq!(turn(&mut server, vec![complete()]), Answer::Stored);
+    assert_eq!(answer_task(&mut server, vec![complete()]), Answer::Stored);
     assert!(server.runs[0].closed.is_some());
 }
 
 #[test]
 fn a_timer_that_fired_meanwhile_can_be_cancelled() {
     let mut server = server();
-    turn(&mut server, vec![timer("t", SECOND)]);
+    answer_task(&mut server, vec![timer("t", SECOND)]);
     server.input(0, Input::Signal { name: "s".to_owned(), input: Vec::new() });
     let run = server.next_ready().unwrap();
     server.start_workflow_task(run).unwrap();
@@ -192,34 +192,42 @@ fn a_timer_that_fired_meanwhile_can_be_cancelled() {
 fn a_task_that_waits_for_its_next_attempt_is_cancelled_at_once() {
     use EventType::*;
     let mut server = server();
-    turn(&mut server, vec![task("a", 0)]);
+    answer_task(&mut server, vec![task("a", 0)]);
     server.advance();
     server.end_attempt(0, 5, 1, Err(Failure::new("no").into()));
     server.input(0, Input::Cancel { reason: "why".to_owned() });
-    turn(&mut server, vec![cancel_task(5), timer("t", SECOND)]);
+    answer_task(&mut server, vec![cancel_task(5), timer("t", SECOND)]);
     let end = &types(&server, 0)[9..];
     assert_eq!(end, [ActivityTaskCancelRequested, TimerStarted, ActivityTaskCanceled, WorkflowTaskScheduled]);
 }
 
 #[test]
 fn a_rejected_update_leaves_no_trace() {
-    let mut server = server();
-    turn(&mut server, vec![timer("t", SECOND)]);
-    let before = server.runs[0].history.clone();
-    server.input(0, Input::Update { id: "u".to_owned(), name: "add".to_owned(), input: Vec::new() });
-    let run = server.next_ready().unwrap();
-    let task = server.start_workflow_task(run).unwrap();
-    assert_eq!(task.messages[0].id, "u/request");
-    let rejection = Message {
-        id: "u/rejection".to_owned(),
-        protocol_instance_id: "u".to_owned(),
-        body: messages::pack(messages::REJECTION, &update::Rejection::default()),
-        ..Default::default()
+    let reject = |commands: Vec<Command>| {
+        let mut server = server();
+        answer_task(&mut server, commands);
+        let before = server.runs[0].history.clone();
+        server.input(0, Input::Update { id: "u".to_owned(), name: "add".to_owned(), input: Vec::new() });
+        let run = server.next_ready().unwrap();
+        let task = server.start_workflow_task(run).unwrap();
+        assert_eq!(task.messages[0].id, "u/request");
+        let rejection = Message {
+            id: "u/rejection".to_owned(),
+            protocol_instance_id: "u".to_owned(),
+            body: messages::pack(messages::REJECTION, &update::Rejection::default()),
+            ..Default::default()
+        };
+        let answer = server.complete_workflow_task(0, Vec::new(), &[rejection], false);
+        assert!(matches!(server.runs[0].outcomes["u"], UpdateOutcome::Rejected(_)));
+        (answer, before, server.runs.remove(0).history)
     };
-    let answer = server.complete_workflow_task(0, Vec::new(), &[rejection], false);
+    let (answer, before, after) = reject(Vec::new());
     assert_eq!(answer, Answer::Dropped(before.len() as i64));
-    assert_eq!(server.runs[0].history, before);
-    assert!(matches!(server.runs[0].outcomes["u"], UpdateOutcome::Rejected(_)));
+    assert_eq!(after, before);
+    // With an event since the last completion the workflow task stays.
+    let (answer, before, after) = reject(vec![timer("t", SECOND)]);
+    assert_eq!(answer, Answer::Stored);
+    assert_eq!(after.len(), before.len() + 3);
 }
 
 #[test]
@@ -232,7 +240,7 @@ fn a_child_lives_and_its_parent_hears_of_it() {
             workflow_type: Some(WorkflowType { name: "Child".to_owned() }),
             ..Default::default()
         }));
-    turn(&mut server, vec![child.clone(), child]);
+    answer_task(&mut server, vec![child.clone(), child]);
     assert!(server.advance(), "the first child starts");
     assert!(server.advance(), "the second has the same id");
     assert_eq!(server.runs.len(), 2);

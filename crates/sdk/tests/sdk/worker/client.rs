@@ -6,8 +6,8 @@ use std::{
 };
 
 use segno_sdk::{
-    Client, ClientError, Context, FailureKind, Handle, IdConflictPolicy, Priority, ResetOptions, Result, Signal,
-    StartOptions, TaskContext, UpdateOptions, WorkflowContext, WorkflowStatus, task, workflow,
+    Client, ClientError, Context, FailureKind, Handle, IdConflictPolicy, Priority, ResetOptions, Result, StartOptions,
+    TaskContext, UpdateOptions, WorkflowContext, WorkflowStatus, task, workflow,
 };
 use serde_json::{Value, json};
 
@@ -224,7 +224,7 @@ async fn starts() {
         assert!(matches!(update.result().await, Err(ClientError::UpdateRejected(_))));
 
         let raw = queue.start_raw("Counter", "raw", json!(4)).await.unwrap();
-        raw.signal(Signal::<()>::named("finish"), ()).await.unwrap();
+        raw.signal_raw("finish", Value::Null).await.unwrap();
         assert_eq!(raw.result().await.unwrap(), json!(4));
         // By now the worker has offered to take first workflow tasks.
         let accepted = raw.history().await.unwrap().into_iter().next().is_some_and(|event| match event.attributes {

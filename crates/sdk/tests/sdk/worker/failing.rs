@@ -115,7 +115,7 @@ async fn block(ctx: Context) -> Result<()> {
 
 #[tokio::test]
 #[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
-async fn a_turn_that_blocks_is_logged_while_it_does_and_when_it_has_ended() {
+async fn a_workflow_task_that_blocks_is_logged_while_it_does_and_when_it_has_ended() {
     let server = server().await;
     let lines = Lines::default();
     let writer = lines.clone();
@@ -128,7 +128,7 @@ async fn a_turn_that_blocks_is_logged_while_it_does_and_when_it_has_ended() {
         worker.run_until(queue.execute::<Block>("blocks", ())).await.unwrap();
     }
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    for what in ["a turn has not ended after 2s", "a turn took long"] {
+    for what in ["a workflow task has not ended after 2s", "a workflow task took long"] {
         let line = text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {text}"));
         assert!(line.contains("workflow_id=\"blocks\" kind=\"block\""), "{line}");
         assert_eq!(line.contains("waits_for=\"timer"), what.contains("took"), "{line}");

@@ -18,6 +18,7 @@ mod python;
 mod segno_only;
 mod shutdown;
 mod tasks;
+mod versions;
 
 use std::{
     path::PathBuf,

@@ -2,10 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use segno_sdk::{
-    ContinueOptions, Deployment, SearchAttribute, VersioningBehavior, VersioningOverride, WorkflowStatus, prelude::*,
-    testing::TestServer,
-};
+use segno_sdk::{ContinueOptions, SearchAttribute, WorkflowStatus, prelude::*, testing::TestServer};
 use serde_json::json;
 
 use super::{queue, server};
@@ -144,58 +141,4 @@ async fn what_nobody_knows_goes_to_the_catch_alls() {
     let worker = queue.worker().workflow::<AnyWorkflow>().task::<AnyTask>().build().unwrap();
     let output = worker.run_until(queue.execute_raw("surprise", "dynamic", json!("tea"))).await.unwrap();
     assert_eq!(output, json!("surprise: unheard-of [1]"));
-}
-
-#[workflow(versioning = "auto_upgrade")]
-async fn upgraded(ctx: Context) -> Result<u32> {
-    ctx.sleep(Duration::from_millis(1)).await?;
-    Ok(2)
-}
-
-#[workflow]
-async fn as_the_worker_says(ctx: Context) -> Result<u32> {
-    ctx.sleep(Duration::from_millis(1)).await?;
-    Ok(1)
-}
-
-#[tokio::test]
-#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
-async fn a_worker_with_a_version_says_what_its_workflows_do() {
-    let server = server().await;
-    let queue = queue(&server.client());
-    let deployment = Deployment { default_behavior: VersioningBehavior::Pinned, ..Deployment::new("shop", "1") };
-    let builder = queue.worker().workflow::<Upgraded>().workflow::<AsTheWorkerSays>();
-    let worker = builder.deployment(deployment).build().unwrap();
-    let body = async {
-        let shop = VersioningOverride::Pinned { deployment: "shop".to_owned(), build_id: "1".to_owned() };
-        // Segno routes no workflows by version: nothing can be pinned there.
-        let versioning = std::env::var("SEGNO_BIN").is_ok_and(|server| server.ends_with("temporal")).then_some(shop);
-        let options = |id: &str| StartOptions { versioning: versioning.clone(), ..StartOptions::new(id) };
-        // Temporal knows the version once the worker has polled.
-        let mut pinned = queue.start_with_options::<AsTheWorkerSays>(options("pinned"), ()).await;
-        for _ in 0..120 {
-            if pinned.is_ok() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(250)).await;
-            pinned = queue.start_with_options::<AsTheWorkerSays>(options("pinned"), ()).await;
-        }
-        let pinned = pinned?;
-        assert_eq!(pinned.result().await?, 1);
-        assert_eq!(behaviors(pinned.history().await?), [1, 1], "as the worker says");
-        let upgraded = queue.start_with_options::<Upgraded>(options("upgraded"), ()).await?;
-        assert_eq!(upgraded.result().await?, 2);
-        assert_eq!(behaviors(upgraded.history().await?), [2, 2], "as the workflow says");
-        Ok::<_, ClientError>(())
-    };
-    worker.run_until(body).await.unwrap();
-}
-
-/// What the worker said with each workflow task: 1 is pinned, 2 is auto-upgrade.
-fn behaviors(events: Vec<segno_sdk::raw::HistoryEvent>) -> Vec<i32> {
-    let completed = events.into_iter().filter_map(|event| match event.attributes {
-        Some(segno_sdk::raw::Attributes::WorkflowTaskCompletedEventAttributes(completed)) => Some(completed),
-        _ => None,
-    });
-    completed.map(|completed| completed.versioning_behavior).collect()
 }

@@ -1,7 +1,10 @@
 //! Children and other workflows.
 
 use segno_sdk::{
-    raw::enums::{CommandType, EventType},
+    raw::{
+        CommandAttributes,
+        enums::{CommandType, EventType},
+    },
     testing::WorkflowTest,
     *,
 };
@@ -142,8 +145,8 @@ async fn a_signal_to_a_child_that_is_dropped_ends() {
 
 #[workflow]
 async fn elsewhere(ctx: Context, _input: ()) -> Result<String> {
-    let signal = ctx.external("nobody").signal(GO, 1).await;
-    let cancel = ctx.external("nobody").cancel().await;
+    let signal = ctx.external("missing").with_run_id("run-7").signal(GO, 1).await;
+    let cancel = ctx.external("missing").with_run_id("run-8").cancel().await;
     Ok(format!("{} {}", signal.is_err(), cancel.is_err()))
 }
 
@@ -151,6 +154,16 @@ async fn elsewhere(ctx: Context, _input: ()) -> Result<String> {
 async fn workflows_that_are_not_there() {
     let run = both(|| WorkflowTest::<Elsewhere>::new(())).await;
     assert_eq!(run.output.unwrap(), "true true");
+    let runs = run.commands.iter().filter_map(|command| match command.attributes.as_ref()? {
+        CommandAttributes::SignalExternalWorkflowExecutionCommandAttributes(signal) => {
+            signal.execution.as_ref().map(|execution| execution.run_id.as_str())
+        }
+        CommandAttributes::RequestCancelExternalWorkflowExecutionCommandAttributes(cancel) => {
+            Some(cancel.run_id.as_str())
+        }
+        _ => None,
+    });
+    assert_eq!(runs.collect::<Vec<_>>(), ["run-7", "run-8"]);
 }
 
 #[workflow]

@@ -131,7 +131,7 @@ async fn what_waits_for_a_thread_is_named() {
 }
 
 #[tokio::test]
-async fn a_turn_that_never_rests_is_ended() {
+async fn a_workflow_that_never_rests_is_ended() {
     let run = run::<NeverRests>().await;
     let violation = run.violation.expect("a violation");
     assert_eq!(violation.kind, ViolationKind::NeverRests);

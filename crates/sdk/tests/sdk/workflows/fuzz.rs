@@ -293,7 +293,7 @@ async fn fuzz_random_programs() {
             assert_eq!(cached.history, cold.history, "seed {seed}");
             assert_eq!(cached.updates.len(), cold.updates.len(), "seed {seed}");
         }
-        turns += cached.turns + cold.turns;
+        turns += cached.workflow_tasks + cold.workflow_tasks;
         closed += usize::from(cached.output.is_ok());
     }
     assert!(turns > 0 && closed > 0, "{turns} turns, {closed} closed");

@@ -155,7 +155,7 @@ async fn messages_at_the_start_are_there_before_run() {
     })
     .await;
     assert_eq!(run.output.unwrap(), 5);
-    assert_eq!(run.turns, 1);
+    assert_eq!(run.workflow_tasks, 1);
 }
 
 const NUMBER: Signal<u32> = Signal::named("number");
@@ -405,7 +405,7 @@ async fn an_update_and_a_timer_in_one_batch() {
     .await;
     // The timer fires at 15 s, between the two; all three are in the workflow task of 22 s.
     assert_eq!(run.output.unwrap(), ["timer", "one", "two"]);
-    assert_eq!(run.turns, 2);
+    assert_eq!(run.workflow_tasks, 2);
 }
 
 /// Waits that are dropped cost nothing.

@@ -304,7 +304,7 @@ async fn thousand(ctx: Context, count: u32) -> Result<u64> {
 async fn a_thousand_at_once() {
     let run = WorkflowTest::<Thousand>::new(1000).mock::<Work>(Ok).batch(seconds(1)).run().await;
     assert_eq!(run.output.unwrap(), 499_500);
-    assert_eq!(run.turns, 2);
+    assert_eq!(run.workflow_tasks, 2);
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use futures::FutureExt;
 use prost::Message;
 use segno_sdk::{
-    Bytes, ConversionError, DataConverter, PayloadCodec,
+    Bytes, ConversionError, DataConverter, FailureConverter, PayloadCodec,
     prelude::*,
-    raw::{Attributes, Payload},
+    raw::{Attributes, Payload, WireFailure},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -145,6 +145,45 @@ async fn data_converter_failure() {
             assert_eq!(hidden["message"], text);
             assert!(hidden.get("stack_trace").is_some());
         }
+        Ok::<_, ClientError>(())
+    };
+    worker.run_until(body).await.unwrap();
+}
+
+/// Marks the messages of failures on the wire.
+struct Marked;
+
+impl FailureConverter for Marked {
+    fn encode(&self, failure: &mut WireFailure) -> Result<(), ConversionError> {
+        failure.message.insert_str(0, "marked ");
+        Ok(())
+    }
+
+    fn decode(&self, failure: &mut WireFailure) -> Result<(), ConversionError> {
+        failure.message = failure.message.strip_prefix("marked ").unwrap_or(&failure.message).to_owned();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn failures_have_the_form_of_the_converter() {
+    let (server, _) = start().await;
+    let client = Client::builder().target(server.address()).failure_converter(Marked).connect().await.unwrap();
+    let queue = client.queue("marked");
+    let worker = queue.worker().workflow::<FailTwice>().build().unwrap();
+    let body = async {
+        let handle = queue.start::<FailTwice>("marked", ()).await?;
+        let error = handle.result().await.unwrap_err();
+        let failure = error.failure().unwrap();
+        assert_eq!((failure.message(), failure.cause().unwrap().message()), ("main error", "cause error"));
+        let failure = handle.history().await?.into_iter().find_map(|event| match event.attributes {
+            Some(Attributes::WorkflowExecutionFailedEventAttributes(failed)) => failed.failure,
+            _ => None,
+        });
+        let failure = failure.unwrap();
+        let cause = failure.cause.as_ref().unwrap();
+        assert_eq!((failure.message.as_str(), cause.message.as_str()), ("marked main error", "marked cause error"));
         Ok::<_, ClientError>(())
     };
     worker.run_until(body).await.unwrap();

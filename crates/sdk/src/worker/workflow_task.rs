@@ -1,5 +1,5 @@
-//! Turns of a run on its thread. A workflow task is one job, unless it has to wait for local operations: handing a run
-//! from thread to thread costs more than most turns.
+//! Workflow tasks of a run on its thread. A workflow task is one job, unless it has to wait for local operations: handing a run
+//! from thread to thread costs more than most workflow tasks.
 
 use std::{
     collections::BTreeMap,
@@ -14,46 +14,46 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use super::versioning::VersioningBehavior;
 use crate::{
     converter,
     failure::Failure,
+    versioning::VersioningBehavior,
     workflow::{
-        execution::{Execution, Finished, Step, TaskFailed},
+        execution::{Execution, Step, TaskFailed, WorkflowTaskAnswer},
         local::LocalResult,
     },
 };
 
-/// A turn that takes longer is worth a warning.
-pub(super) const SLOW_TURN: Duration = Duration::from_secs(2);
+/// A workflow task that takes longer is worth a warning.
+pub(super) const SLOW_WORKFLOW_TASK: Duration = Duration::from_secs(2);
 
 /// Queries that are answered with a workflow task, by their ids.
 pub(super) type Queries = BTreeMap<String, WorkflowQuery>;
 
 /// How far a workflow task is.
-pub(super) enum TurnResult {
+pub(super) enum TaskProgress {
     /// The answer is there.
-    Ended(Box<Ended>),
+    Completed(Box<WorkflowTaskCompletion>),
     /// Local operations are open.
     Waits(Box<Execution>, Step, Queries),
     /// The run was dropped: what it did cannot be answered with.
     Failed(Box<TaskFailed>),
 }
 
-/// A turn that took long, once it had begun: it may have waited for the turns of other runs before.
-pub(super) struct Slow {
+/// A workflow task that took long, once it had begun: it may have waited for the workflow tasks of other runs before.
+pub(super) struct SlowTask {
     pub took: Duration,
     pub waits_for: String,
 }
 
-/// What a workflow task is answered with.
-pub(super) struct Ended {
+/// The answer to a workflow task, and the instance that made it.
+pub(super) struct WorkflowTaskCompletion {
     /// `None` if the run is closed: it was dropped on its thread.
     pub execution: Option<Box<Execution>>,
-    pub finished: Finished,
+    pub finished: WorkflowTaskAnswer,
     pub query_results: BTreeMap<String, WorkflowQueryResult>,
     pub versioning: VersioningBehavior,
-    /// Local operations that are told to stop.
+    /// Local operations to cancel.
     pub step: Step,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn begin(
     events: Vec<HistoryEvent>,
     messages: Vec<Message>,
     queries: Queries,
-) -> (TurnResult, Option<Slow>) {
+) -> (TaskProgress, Option<SlowTask>) {
     let began = Instant::now();
     let step = execution.begin(events, messages);
     go_on(execution, began, step, queries)
@@ -74,7 +74,7 @@ pub(super) fn local_done(
     mut execution: Box<Execution>,
     result: LocalResult,
     queries: Queries,
-) -> (TurnResult, Option<Slow>) {
+) -> (TaskProgress, Option<SlowTask>) {
     let began = Instant::now();
     let step = execution.local_done(result);
     go_on(execution, began, step, queries)
@@ -85,28 +85,28 @@ fn go_on(
     began: Instant,
     step: Result<Step, TaskFailed>,
     queries: Queries,
-) -> (TurnResult, Option<Slow>) {
-    let waits_for = (began.elapsed() > SLOW_TURN).then(|| execution.waits_for());
-    let turned = turned(execution, step, queries);
+) -> (TaskProgress, Option<SlowTask>) {
+    let waits_for = (began.elapsed() > SLOW_WORKFLOW_TASK).then(|| execution.waits_for());
+    let progress = progress(execution, step, queries);
     let took = began.elapsed();
     // Handlers of queries may block, too.
-    let slow = (took > SLOW_TURN).then(|| Slow { took, waits_for: waits_for.unwrap_or_default() });
-    (turned, slow)
+    let slow = (took > SLOW_WORKFLOW_TASK).then(|| SlowTask { took, waits_for: waits_for.unwrap_or_default() });
+    (progress, slow)
 }
 
-fn turned(execution: Box<Execution>, step: Result<Step, TaskFailed>, queries: Queries) -> TurnResult {
+fn progress(execution: Box<Execution>, step: Result<Step, TaskFailed>, queries: Queries) -> TaskProgress {
     match step {
-        Ok(step) if step.open_locals == 0 => TurnResult::Ended(Box::new(end(execution, step, queries))),
-        Ok(step) => TurnResult::Waits(execution, step, queries),
+        Ok(step) if step.open_locals == 0 => TaskProgress::Completed(Box::new(end(execution, step, queries))),
+        Ok(step) => TaskProgress::Waits(execution, step, queries),
         Err(failed) => {
             discard(execution);
-            TurnResult::Failed(Box::new(failed))
+            TaskProgress::Failed(Box::new(failed))
         }
     }
 }
 
 /// Answers the queries and takes the commands. What is still open goes on in the next workflow task.
-pub(super) fn end(mut execution: Box<Execution>, step: Step, queries: Queries) -> Ended {
+pub(super) fn end(mut execution: Box<Execution>, step: Step, queries: Queries) -> WorkflowTaskCompletion {
     let query_results = queries.into_iter().map(|(id, query)| (id, answer(&mut execution, query))).collect();
     let finished = execution.finish();
     let versioning = execution.versioning();
@@ -117,7 +117,7 @@ pub(super) fn end(mut execution: Box<Execution>, step: Step, queries: Queries) -
     } else {
         Some(execution)
     };
-    Ended { execution, finished, query_results, versioning, step }
+    WorkflowTaskCompletion { execution, finished, query_results, versioning, step }
 }
 
 /// Drops a run. What the user wrote may panic then, too; the answer is not lost by that.
