@@ -43,7 +43,8 @@ impl SetCurrent {
         let question =
             format!("Deployment {}: current is {}. Make {shown} current?", plain(&name), routing::current(&config));
         confirm(self.change.yes, &question)?;
-        let is_current = |build: &str| config.current_deployment_version.as_ref().is_some_and(|is| is.build_id == build);
+        let is_current =
+            |build: &str| config.current_deployment_version.as_ref().is_some_and(|is| is.build_id == build);
         if let Some(build) = self.build_id.as_deref().filter(|build| self.verify && !is_current(build)) {
             verify_before_change(client, &name, build).await?;
         }
