@@ -11,7 +11,7 @@ use segno_node::{
     RunSelector, Sdk, StartedTask, TrialCandidate, TrialOutcome, WorkerVersion, WorkflowKey, named_version,
 };
 use segno_proto::{
-    command::Command,
+    command::{Command, command::Attributes},
     enums::{EventType, WorkflowTaskFailedCause},
     events::HistoryEvent,
 };
@@ -98,6 +98,15 @@ fn on_queue() -> TrialCandidate {
     TrialCandidate { queue: Some(CANDIDATE.to_owned()), version: None }
 }
 
+/// An activity whose id is its type.
+fn activity(kind: &str) -> Command {
+    let mut command = story::activity(kind);
+    if let Some(Attributes::ScheduleActivityTaskCommandAttributes(activity)) = &mut command.attributes {
+        kind.clone_into(&mut activity.activity_id);
+    }
+    command
+}
+
 fn events(task: &StartedTask) -> Vec<HistoryEvent> {
     task.history.clone().into_history().events().expect("a history")
 }
@@ -177,7 +186,7 @@ async fn the_event_is_located_by_shorter_histories() {
                 rollout.take(worker::poll_of(&rollout.node, QueueKind::Workflow, story::QUEUE)).await.expect("a task")
             }
         };
-        rollout.complete(&task, vec![story::activity(kind)]).await;
+        rollout.complete(&task, vec![activity(kind)]).await;
     }
     let trial = rollout.try_run(on_queue(), true);
     let message = "activity type of scheduled event 'three' does not match";
@@ -192,7 +201,7 @@ async fn the_event_is_located_by_shorter_histories() {
         let count = events(&task).iter().filter(|event| event.event_type() == scheduled).count();
         rollout.answer(&task, if count >= 3 { failed(message) } else { QueryAnswer::Answered(None) });
     };
-    let TrialOutcome::Failed(failure) = outcome else { panic!("it failed") };
+    let TrialOutcome::Failed(failure) = outcome else { panic!("{outcome:?} after {tried} trials") };
     let run = rollout.node.runs.snapshot(&rollout.key, "").await.expect("it is there");
     let named = rollout.node.runs.stored_events(&run, failure.event_id, failure.event_id).await.expect("the event");
     let text = format!("{:?}", named);

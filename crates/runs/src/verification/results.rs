@@ -28,10 +28,11 @@ pub(super) struct Results {
 }
 
 fn shortened(text: &str, max: usize) -> String {
-    match text.len() <= max {
-        true => text.to_owned(),
-        false => format!("{}...", &text[..text.floor_char_boundary(max)]),
+    if text.len() <= max {
+        return text.to_owned();
     }
+    let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}...", &text[..end])
 }
 
 /// A message without its numbers: of two runs they differ where nothing else does.
