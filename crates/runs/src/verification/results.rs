@@ -178,7 +178,8 @@ mod tests {
     fn long_texts_are_cut_between_characters() {
         let mut results = Results::new(Verification::default());
         results.note(&target(0), failed("ä".repeat(5000)));
-        let message = &results.shown().failures[0].failure.as_ref().expect("a failure").message;
+        let shown = results.shown();
+        let message = &shown.failures[0].failure.as_ref().expect("a failure").message;
         assert!(message.len() <= TEXT_MAX + 3 && message.ends_with("ä..."), "{}", message.len());
     }
 
