@@ -14,6 +14,7 @@ from temporalio import activity, workflow
 from temporalio.api.enums.v1 import TaskQueueKind
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
+    GetWorkflowExecutionHistoryRequest,
     PollWorkflowTaskQueueRequest,
     SetWorkerDeploymentCurrentVersionRequest,
 )
@@ -110,6 +111,28 @@ class Broken(Waits):
 class Unrelated:
     @workflow.run
     async def run(self) -> None: ...
+
+
+LONG = 140
+
+
+@workflow.defn(name="Long")
+class Long:
+    @workflow.run
+    async def run(self) -> None:
+        for _ in range(LONG):
+            await step("one")
+        await workflow.wait_condition(lambda: False)
+
+
+@workflow.defn(name="Long")
+class LongWithAnotherEnd:
+    @workflow.run
+    async def run(self) -> None:
+        for _ in range(LONG - 1):
+            await step("one")
+        await step("two")
+        await workflow.wait_condition(lambda: False)
 
 
 async def segno(address: str, *words: str) -> tuple[int, str, str]:
@@ -265,6 +288,48 @@ async def test_new_runs_have_nothing_to_replay(env: Env) -> None:
     assert (code, counts(found), found["skipped"]) == (0, (0, 0, 0, 0), "1"), found
 
 
+async def test_long_histories_come_in_pages(env: Env) -> None:
+    length = 4 + 6 * LONG
+    async with env.worker(Long, one):
+        handle = await env.start(Long)
+        await eventually(lambda: is_long(handle, length), timeout=40)
+    async with candidate(env, LongWithAnotherEnd):
+        code, found = await verify(env)
+    # The worker names no event, and all of them but the last are of the right type.
+    assert (code, found["failures"][0]["failure"]["eventId"]) == (1, str(5 + 6 * (LONG - 1))), found
+    async with candidate(env, Long):
+        code, found = await verify(env)
+    assert (code, counts(found)) == (0, (1, 1, 0, 0)), found
+    # Go's SDK gets a workflow task behind the history.
+    async with env.raw() as stub:
+        queue = TaskQueue(name=f"{env.task_queue}-candidate")
+        request = PollWorkflowTaskQueueRequest(namespace=NAMESPACE, task_queue=queue, identity="go")
+        metadata = [("client-name", "temporal-go"), ("client-version", "1.50.0")]
+        poll = asyncio.ensure_future(stub.PollWorkflowTaskQueue(request, timeout=20, metadata=metadata))
+        verified = asyncio.ensure_future(verify(env))
+        task = await poll
+        seen, token = list(task.history.events), task.next_page_token
+        assert token and not task.HasField("query") and task.started_event_id == length + 2
+        while token:
+            page = await stub.GetWorkflowExecutionHistory(
+                GetWorkflowExecutionHistoryRequest(
+                    namespace=NAMESPACE, execution=env.execution(), next_page_token=token
+                ),
+                timeout=10,
+            )
+            seen, token = seen + list(page.history.events), page.next_page_token
+        assert [event.event_id for event in seen] == list(range(1, length + 3))
+        assert [event_name(event) for event in seen[-2:]] == ["WorkflowTaskScheduled", "WorkflowTaskStarted"]
+        await env.raw_complete_workflow_task(stub, task.task_token)
+        code, found = await verified
+    assert (code, counts(found)) == (0, (1, 1, 0, 0)), found
+    assert len(await events(handle)) == length
+
+
+async def is_long(handle: WorkflowHandle[Any, Any], length: int) -> bool:
+    return (await handle.describe()).history_length >= length
+
+
 async def test_a_candidate_that_dies_leaves_no_answer(env: Env) -> None:
     async with env.worker(Deployed, one, two):
         handles = await start(env, 2)
@@ -403,8 +468,17 @@ async def test_a_version_is_tried_before_it_is_current(env: Env) -> None:
             await known(env, "b3")
             code, found, err = await verify_version(env, "b3")
         assert (code, counts(found)) == (0, (3, 3, 0, 0)), (found, err)
+        words = ["deployment", "set-current", env.name, "--verify", "--yes", "--build-id"]
+        async with deployed(env, "b2", Reordered):
+            code, _, err = await segno(env.address, *words, "b2")
+        assert code == 1 and "3 runs: 0 replay, 3 do not" in err, err
         # Versions, transitions and histories of the runs are as they were.
         assert [(await handle.describe()).raw_description for handle in handles] == before
+        async with deployed(env, "b3", Compatible):
+            code, _, err = await segno(env.address, *words, "b3")
+            assert code == 0 and "3 runs: 3 replay" in err, err
+            await handles[0].signal("go")
+            await eventually(lambda: done(handles[0]))
 
 
 async def test_pinned_runs_do_not_move_and_are_tried_on_request(env: Env) -> None:

@@ -334,7 +334,7 @@ fn outcome_of(failed: QueryFailure) -> TrialOutcome {
 fn has_diverged(failed: &QueryFailure) -> bool {
     let diverged = |text: &str| {
         let text = text.to_ascii_lowercase();
-        ["tmprl1100", "nondeterminis", "non-determinis"].iter().any(|word| text.contains(word))
+        ["tmprl1100", "nondeterminis", "non-determinis", "determinismviolation"].iter().any(|word| text.contains(word))
     };
     let mut chain = std::iter::successors(failed.failure.as_ref(), |failure| failure.cause.as_deref());
     diverged(&failed.message) || chain.any(|failure| diverged(&failure.message) || diverged(failure_type(failure)))
@@ -404,6 +404,8 @@ mod tests {
         let nondeterministic = "[TMPRL1100] nondeterministic workflow: missing replay command";
         assert_eq!(cause(failed(nondeterministic, Cause::Unspecified)), Some(Cause::NonDeterministicError));
         assert_eq!(cause(failed("boom", Cause::Unspecified)), Some(Cause::WorkflowWorkerUnhandledFailure));
+        let segno_sdk = "DeterminismViolation: task #1: event 5 task one, the code asks for task two";
+        assert_eq!(cause(failed(segno_sdk, Cause::Unspecified)), Some(Cause::NonDeterministicError));
         let unknown = "unknown queryType __temporal_workflow_metadata. KnownQueryTypes=[state]";
         assert!(matches!(failed(unknown, Cause::Unspecified), TrialOutcome::Replayed));
         assert!(matches!(failed(TOO_LARGE, Cause::Unspecified), TrialOutcome::Replayed));
@@ -417,5 +419,7 @@ mod tests {
         let none = "Activity type of scheduled event 'one' does not match activity type of activity command 'two'";
         assert_eq!(event_named_in(none), 0);
         assert_eq!(event_named_in("event one, event 7 of it"), 7);
+        let segno_sdk = "task #1: event 5 task one, the code asks for task two";
+        assert_eq!(event_named_in(segno_sdk), 5);
     }
 }

@@ -28,10 +28,11 @@ pub(super) struct Results {
 }
 
 fn shortened(text: &str, max: usize) -> String {
-    match text.len() <= max {
-        true => text.to_owned(),
-        false => format!("{}...", &text[..text.floor_char_boundary(max)]),
+    if text.len() <= max {
+        return text.to_owned();
     }
+    let end = (0..=max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}...", &text[..end])
 }
 
 /// A message without its numbers: of two runs they differ where nothing else does.
@@ -177,7 +178,8 @@ mod tests {
     fn long_texts_are_cut_between_characters() {
         let mut results = Results::new(Verification::default());
         results.note(&target(0), failed("ä".repeat(5000)));
-        let message = &results.shown().failures[0].failure.as_ref().expect("a failure").message;
+        let shown = results.shown();
+        let message = &shown.failures[0].failure.as_ref().expect("a failure").message;
         assert!(message.len() <= TEXT_MAX + 3 && message.ends_with("ä..."), "{}", message.len());
     }
 
