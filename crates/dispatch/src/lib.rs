@@ -33,10 +33,11 @@ pub use delivery::Delivery;
 pub use delivery::HeldWork;
 pub use elsewhere::{Elsewhere, RemoteHold};
 pub use elsewhere::{ForwardedCall, Polled};
-pub use offers::QueueGauge;
+pub use offers::{QueueGauge, VersionGauge};
 pub use polls::{Poll, WorkerTask};
 pub use refill::run as refill;
 pub use tasks::{StartedActivity, StartedTask};
+pub use versions::route_of;
 
 /// Hands the tasks of runs to workers.
 pub struct Dispatch {

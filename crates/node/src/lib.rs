@@ -8,11 +8,11 @@ pub use segno_cluster::{
 };
 pub use segno_deployments::{
     Deployment as WorkerDeployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinnedCounts,
-    QueueType, Version as WorkerVersion, calls, names,
+    QueueType, Version as WorkerVersion, calls, named_version, names,
 };
 pub use segno_dispatch::{
     CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, Polled, QueueGauge, StartedActivity, StartedTask,
-    WorkerTask,
+    VersionGauge, WorkerTask, route_of,
 };
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
@@ -26,8 +26,8 @@ pub use segno_environment::{
     lock,
 };
 pub use segno_matching::{
-    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
-    TaskOffer, WorkerCommandTask,
+    LaneService, LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService,
+    QueueStats, RemoteTask, TaskOffer, WorkerCommandTask,
 };
 pub use segno_runs::ports::{
     PortFuture,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{error::CallError, namespaces::retention, outbox, runs::Runs, wakes};
+use crate::{deployments::drainage, error::CallError, namespaces::retention, outbox, runs::Runs, wakes};
 
 /// Reads what is in memory as a whole: scripts, worker deployments and batches. The parts above are there by now.
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
@@ -20,6 +20,7 @@ pub fn start_loops(runs: &Arc<Runs>) {
     // A caller that skips a month still wants to look at what ended before.
     if runs.clock.skipping().is_none() {
         runs.supervise("the deletion of expired runs", retention::apply(runs.clone()));
+        runs.supervise("the drainage of versions of workers", drainage::watch(runs.clone()));
     }
     runs.resume_deletions();
 }
