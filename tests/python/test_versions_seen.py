@@ -94,9 +94,7 @@ async def test_a_pinned_run_waits_for_its_version(own: Env, durable_server: Segn
         text = await cli.text(*hint[1].replace('"', "").split())
         assert text == f"Workflow {handle.id} goes to the current version\n"
         assert await handle.result() == []
-    shown = metrics(durable_server)
-    assert shown["segno_version_transitions_total"] == 1
-    assert not any(key.startswith("segno_version_backlog_unserved") and shown[key] for key in shown)
+    assert metrics(durable_server)["segno_version_transitions_total"] == 1
 
 
 async def test_runs_wait_for_the_current_version_and_for_a_ramp(own: Env) -> None:
