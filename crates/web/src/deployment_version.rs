@@ -28,6 +28,9 @@ const QUEUES_MAX: usize = 50;
 /// Workers of a queue that are listed.
 const POLLERS_MAX: usize = 20;
 
+/// Workers of a version at a queue, or why they are not known.
+type Pollers = Result<Vec<PollerInfo>, tonic::Status>;
+
 impl Web {
     pub(super) async fn deployment_version_page(
         &self,
@@ -94,7 +97,7 @@ impl Web {
         namespace: &str,
         queue: &VersionTaskQueue,
         version: &WorkerDeploymentVersion,
-    ) -> Result<Vec<PollerInfo>, tonic::Status> {
+    ) -> Pollers {
         let request = DescribeTaskQueueRequest {
             namespace: namespace.to_owned(),
             task_queue: Some(TaskQueue { name: queue.name.clone(), ..Default::default() }),
@@ -161,10 +164,7 @@ fn delete_form(build: &str, status: Status) -> Markup {
     }
 }
 
-fn queue_rows(
-    namespace: &str,
-    queues: &[(VersionTaskQueue, Option<Result<Vec<PollerInfo>, tonic::Status>>)],
-) -> Markup {
+fn queue_rows(namespace: &str, queues: &[(VersionTaskQueue, Option<Pollers>)]) -> Markup {
     html! {
         @if queues.is_empty() { p.faint { "No worker of it has polled." } } @else {
             table.list {
@@ -183,7 +183,7 @@ fn queue_rows(
     }
 }
 
-fn workers(pollers: Option<&Result<Vec<PollerInfo>, tonic::Status>>) -> Markup {
+fn workers(pollers: Option<&Pollers>) -> Markup {
     html! {
         @match pollers {
             None => span.faint { "not looked up" },

@@ -226,8 +226,11 @@ fn queues(text: &mut Text, queues: &[QueueGauge]) {
     }
 }
 
+/// A figure of a version: its name, help text, and how it is read.
+type VersionMetric = (&'static str, &'static str, fn(&VersionGauge) -> usize);
+
 fn versions(text: &mut Text, versions: &[VersionGauge]) {
-    let gauges: [(&str, &str, fn(&VersionGauge) -> usize); 2] = [
+    let gauges: [VersionMetric; 2] = [
         ("version_backlog", "Tasks waiting for workers of a version, by version.", |version| version.waiting),
         (
             "version_backlog_unserved",
