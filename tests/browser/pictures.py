@@ -15,6 +15,7 @@ PICTURES = [
     ("run", "/ui/default/workflows/order-1003", "light", 860),
     ("waiting", "/ui/default/workflows/order-2002", "dark", 760),
     ("schedule", "/ui/default/schedules/nightly-report", "light", 820),
+    ("deployment", "/ui/default/deployments/shipping", "light", 760),
 ]
 
 

@@ -3,9 +3,15 @@
 import asyncio
 import json
 import threading
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from temporalio import activity, workflow
+from temporalio.api.workflowservice.v1 import (
+    SetWorkerDeploymentCurrentVersionRequest,
+    SetWorkerDeploymentRampingVersionRequest,
+    UpdateWorkerDeploymentVersionMetadataRequest,
+)
 from temporalio.client import (
     Client,
     Schedule,
@@ -14,10 +20,14 @@ from temporalio.client import (
     ScheduleRange,
     ScheduleSpec,
 )
-from temporalio.common import RetryPolicy
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.common import RetryPolicy, VersioningBehavior, WorkerDeploymentVersion
+from temporalio.service import RPCError
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 QUEUE = "orders"
+DEPLOYMENT = "shipping"
+# The oldest version first.
+BUILDS = ["2026-11-12.3", "2026-11-18.1", "2026-11-19.1"]
 
 
 @activity.defn
@@ -102,6 +112,15 @@ class Order:
 
 
 @workflow.defn
+class Parcel:
+    """Stays on its version of the workers until it arrives."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+
+@workflow.defn
 class Many:
     """A long history: activities one after another, some side by side."""
 
@@ -156,9 +175,64 @@ class World:
             workflow_runner=UnsandboxedWorkflowRunner(),
             identity="orders-worker@host-1",
         ):
-            await self.seed()
-            self.ready.set()
-            await self.end.wait()
+            async with AsyncExitStack() as versions:
+                await asyncio.gather(self.seed(), self.deploy(versions))
+                self.ready.set()
+                await self.end.wait()
+
+    async def deploy(self, running):
+        """Workers of three versions: one drains, one is current, one is ramping."""
+        for build, parcels in zip(BUILDS, [4, 9, 0]):
+            config = WorkerDeploymentConfig(
+                version=WorkerDeploymentVersion(deployment_name=DEPLOYMENT, build_id=build),
+                use_worker_versioning=True,
+                default_versioning_behavior=VersioningBehavior.PINNED,
+            )
+            worker = Worker(
+                self.client,
+                task_queue=DEPLOYMENT,
+                workflows=[Parcel],
+                workflow_runner=UnsandboxedWorkflowRunner(),
+                identity=f"shipping-worker@{build}",
+                deployment_config=config,
+            )
+            await running.enter_async_context(worker)
+            if build == BUILDS[-1]:
+                await self.routed(self.ramp, DEPLOYMENT, build, 25)
+            else:
+                await self.routed(self.make_current, DEPLOYMENT, build)
+            for number in range(parcels):
+                parcel = f"parcel-{build}-{number}"
+                handle = await self.client.start_workflow(Parcel.run, id=parcel, task_queue=DEPLOYMENT)
+                while (await handle.describe()).history_length < 4:
+                    await asyncio.sleep(0.05)
+        request = UpdateWorkerDeploymentVersionMetadataRequest(namespace="default")
+        request.deployment_version.deployment_name = DEPLOYMENT
+        request.deployment_version.build_id = BUILDS[-1]
+        request.upsert_entries["commit"].CopyFrom(self.client.data_converter.payload_converter.to_payloads(["4f2a91c"])[0])
+        await self.client.workflow_service.update_worker_deployment_version_metadata(request)
+
+    async def routed(self, change, *arguments):
+        """Changes the routing as soon as the version has polled."""
+        while True:
+            try:
+                return await change(*arguments)
+            except RPCError as error:
+                if "not found" not in error.message and "no Worker Deployment" not in error.message:
+                    raise
+                await asyncio.sleep(0.05)
+
+    async def make_current(self, name, build, **more):
+        request = SetWorkerDeploymentCurrentVersionRequest(
+            namespace="default", deployment_name=name, build_id=build, identity="pipeline", **more
+        )
+        await self.client.workflow_service.set_worker_deployment_current_version(request)
+
+    async def ramp(self, name, build, percentage):
+        request = SetWorkerDeploymentRampingVersionRequest(
+            namespace="default", deployment_name=name, build_id=build, percentage=percentage, identity="pipeline"
+        )
+        await self.client.workflow_service.set_worker_deployment_ramping_version(request)
 
     async def order(self, name, **options):
         order = {"customer": "Ada Lovelace", "items": [{"article": "lamp", "count": 2}], **options}

@@ -35,7 +35,7 @@ CRASHES = (134, 139)
 VARIABLE = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "TIME"),
-    (re.compile(r"\b(now|for \d+ ?\w+|\d+ (millisecond|second|minute|hour|day)s? ago|in \d+ \w+)\b"), "WHEN"),
+    (re.compile(r"\b(now|for \d+ ?\w+|\d+ (ms|s|min|h|d|millisecond|second|minute|hour|day)s? ago|in \d+ \w+)\b"), "WHEN"),
     (re.compile(r"[ \t]+"), " "),
 ]
 

@@ -136,6 +136,18 @@ fn bit(kind: QueueType) -> u32 {
     }
 }
 
+impl BuildRecord {
+    /// Whether it was last found to be drained.
+    pub fn is_drained(&self) -> bool {
+        self.drainage() == VersionDrainageStatus::Drained
+    }
+
+    /// Whether it was last found to be draining.
+    pub fn is_draining(&self) -> bool {
+        self.drainage() == VersionDrainageStatus::Draining
+    }
+}
+
 impl VersionRecord {
     /// Its queues by name and type.
     pub fn members(&self) -> impl Iterator<Item = MemberQueue> {

@@ -1,6 +1,13 @@
 //! A worker's answer to a workflow task, with the queries that rode along.
 
-use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use segno_engine::{
     Run,
@@ -49,6 +56,8 @@ impl Dispatch {
         let (runs, dispatch) = (self.runs.clone(), self.clone());
         // Only a command that closes the run can create another.
         let creates = call.commands.iter().any(|command| closes(command.command_type()));
+        let moved = Arc::new(AtomicBool::new(false));
+        let has_moved = moved.clone();
         let apply = move |run: &Run, context| {
             let target = runs.target_of(run, call.version.as_ref());
             let call = CompleteTask { target, ..call };
@@ -58,7 +67,9 @@ impl Dispatch {
                 search_attributes: &rules,
                 is_member: &|version, queue| runs.polls_workflow_queue(namespace.key, version, queue),
             };
-            complete_task::complete(run, context, call, &surroundings)
+            let applied = complete_task::complete(run, context, call, &surroundings)?;
+            has_moved.store(changes_version(run, &applied.run), Ordering::Relaxed);
+            Ok(applied)
         };
         let after = move |state: &mut SlotState, completed: &Completed| {
             if !completed.repeated {
@@ -86,6 +97,9 @@ impl Dispatch {
             types: PhantomData,
         };
         let (completed, (current, queries, delivery)) = self.runs.call(key, call).await?;
+        if moved.load(Ordering::Relaxed) {
+            count(&self.runs.metrics.version_transitions);
+        }
         let mut reply = CompletedTask { completed, ..Default::default() };
         let (Some(current), Some(delivery)) = (current, delivery) else { return Ok(reply) };
         for activity in reply.completed.eager_activities.clone() {
@@ -104,6 +118,12 @@ impl Dispatch {
         reply.delivery = Some(delivery);
         Ok(reply)
     }
+}
+
+/// Whether a run that had completed a workflow task before has moved to another version.
+fn changes_version(before: &Run, after: &Run) -> bool {
+    let version = |run: &Run| run.state().versioning.as_ref().and_then(|versioning| versioning.version.clone());
+    before.state().last_completed_started_id != 0 && version(before) != version(after)
 }
 
 /// Whether a command ends the run, so that another may follow it (continue-as-new, retry, cron).

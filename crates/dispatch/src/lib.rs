@@ -32,13 +32,14 @@ use segno_workers::{OtherNodes, Workers};
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use delivery::HeldWork;
-pub use offers::QueueGauge;
+pub use offers::{QueueGauge, VersionGauge};
 pub use polls::{Poll, WorkerTask};
 pub use refill::run as refill;
 pub use remote_queues::{ForwardedCall, PollOutcome};
 pub use remote_queues::{RemoteHold, RemoteQueues};
 pub use tasks::{StartedActivity, StartedTask};
 pub use trials::{TrialCandidate, TrialFailure, TrialOutcome, failure_type, trial_task_events};
+pub use versions::route_of;
 
 /// Hands the tasks of runs to workers.
 pub struct Dispatch {

@@ -1,5 +1,6 @@
 //! Tasks of runs, put on their queues.
 
+use segno_deployments::Version;
 use segno_engine::{Run, priority};
 use segno_matching::{Fairness, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, QueueService, TaskOffer};
 use segno_proto::{Nanos, common::Priority};
@@ -24,6 +25,19 @@ pub struct QueueGauge {
     pub oldest: Nanos,
     /// Polls that wait.
     pub polls_waiting: usize,
+}
+
+/// Waiting tasks of a version of workers as metrics show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionGauge {
+    /// The namespace's name.
+    pub namespace: String,
+    /// The version.
+    pub version: Version,
+    /// Tasks that wait for its workers.
+    pub waiting: usize,
+    /// Those of them on queues that none of its workers polls.
+    pub unserved: usize,
 }
 
 fn shard_of(run: &Run) -> Shard {
@@ -108,5 +122,14 @@ impl Dispatch {
             }
         };
         self.matching.largest(most).into_iter().map(gauge).collect()
+    }
+
+    /// The versions of workers with the most waiting tasks, for metrics.
+    pub fn version_gauges(&self, most: usize) -> Vec<VersionGauge> {
+        let gauge = |(namespace, version, waiting, unserved): (NamespaceKey, Version, usize, usize)| {
+            let namespace = self.runs.namespaces.by_key(namespace).map(|namespace| namespace.name.clone());
+            VersionGauge { namespace: namespace.unwrap_or_default(), version, waiting, unserved }
+        };
+        self.matching.waiting_by_version(most).into_iter().map(gauge).collect()
     }
 }

@@ -71,6 +71,9 @@ counters! {
     flow_log_dropped: "Lines that scripts logged and that were dropped because a run logged too much.",
     commands_sent: "Commands handed to workers.",
     commands_dropped: "Commands that no worker took in time.",
+    routing_changes: "Changes of the routing of worker deployments.",
+    version_transitions: "Workflows that moved to another version of their workers.",
+    versions_drained: "Versions of workers that were found to have no pinned workflows left.",
 }
 
 /// Adds many.

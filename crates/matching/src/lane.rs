@@ -200,6 +200,11 @@ impl Lane {
         self.waiting() > 0 || self.pollers.values().any(|(at, _)| *at > since)
     }
 
+    /// How many workers polled since a moment and did not shut down.
+    pub fn pollers_since(&self, since: Nanos) -> usize {
+        self.pollers.values().filter(|(at, _)| *at > since).count()
+    }
+
     /// Whether nothing is here that a later poll or task would miss.
     pub fn is_idle(&self, since: Nanos) -> bool {
         self.len == 0 && !self.overflowed && !self.is_polled(since) && self.measured.is_idle(since)

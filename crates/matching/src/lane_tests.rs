@@ -520,3 +520,63 @@ fn a_queue_does_what_one_list_would_do() {
         }
     }
 }
+
+#[test]
+fn lanes_say_who_serves_them() {
+    let [one, two, _] = versions();
+    let mut queue = queue(Some(&one), None);
+    offer(&mut queue, 1, 3, pinned(&two), 5);
+    offer(&mut queue, 2, 3, pinned(&two), 5);
+    queue.polled(Some(&one), "worker", &PollerVersion::of(Some(&one)), 7, MEMORY);
+    let lanes = queue.lanes(0);
+    let of = |version: Option<&Version>| lanes.iter().find(|lane| lane.version.as_ref() == version).expect("a lane");
+    let served = of(Some(&one));
+    assert_eq!((served.pollers, served.service.last_poll, served.service.backlog), (1, Some(7), 0));
+    let unserved = of(Some(&two));
+    assert_eq!((unserved.pollers, unserved.service.last_poll, unserved.service.backlog), (0, None, 2));
+    assert_eq!(of(None).pollers, 0);
+    // A worker that has been silent since then does not count.
+    assert_eq!(queue.lanes(7).iter().map(|lane| lane.pollers).sum::<usize>(), 0);
+}
+
+#[tokio::test]
+async fn what_waits_for_a_version_without_workers_is_counted() {
+    let [one, two, _] = versions();
+    let registry = Arc::new(Registry::default());
+    deploy(&registry, Some(&one), None);
+    let matching = Matching::new(BACKLOG_MAX, Arc::new(SystemClock), Arc::default(), registry);
+    let key = key(QueueKind::Workflow);
+    for (run, version) in [(1, &one), (2, &two), (3, &two)] {
+        let place = QueuePlace { route: pinned(version), ..QueuePlace::of(3) };
+        matching.offer(&key, task(run), place);
+    }
+    let waiting = || {
+        matching.waiting_by_version(10).into_iter().map(|(_, version, waiting, unserved)| (version, waiting, unserved))
+    };
+    assert_eq!(waiting().collect::<Vec<_>>(), [(two.clone(), 2, 2), (one.clone(), 1, 1)]);
+    let said = PollerVersion::of(Some(&two));
+    let poll = QueuePoll {
+        queue: &key,
+        identity: "worker",
+        worker: "key",
+        version: &said,
+        lane: Some(&two),
+        tasks_per_second: None,
+        deadline: tokio::time::Instant::now() + Duration::from_secs(5),
+        elsewhere: false,
+    };
+    assert!(matching.poll(&poll, || false).await.is_some());
+    assert_eq!(waiting().collect::<Vec<_>>(), [(one.clone(), 1, 1), (two.clone(), 1, 0)]);
+    assert_eq!(matching.waiting_by_version(1).len(), 1);
+}
+
+#[test]
+fn workers_without_a_version_poll_in_vain_where_all_tasks_go_to_versions() {
+    let [one, two, _] = versions();
+    let only = |current, ramp| routing(QueueKind::Workflow, current, ramp).only_versions();
+    assert_eq!(only(Some(&one), None), Some(one.clone()));
+    assert_eq!(only(Some(&one), Some((Some(&two), 10.0))), Some(one.clone()));
+    assert_eq!(only(Some(&one), Some((None, 10.0))), None);
+    assert_eq!(only(None, None), None);
+    assert_eq!(routing(QueueKind::Sticky, Some(&one), None).only_versions(), None);
+}

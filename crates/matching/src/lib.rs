@@ -18,6 +18,7 @@ mod remote;
 mod route;
 mod stats;
 mod task;
+mod versions;
 
 use std::{
     collections::BTreeMap,
@@ -51,6 +52,7 @@ pub use remote::{Command, RemoteRoute, RemoteTask, TaskKind};
 pub use route::TaskRoute;
 pub use stats::QueueStats;
 pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, Trial, WorkerCommandTask};
+pub use versions::LaneService;
 
 use lane::PollAnswer;
 use limits::QueueLimits;
@@ -312,7 +314,12 @@ impl Matching {
                 return None;
             }
             let now = self.clock.now();
-            let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now, &is_over) {
+            let is_first = std::mem::take(&mut is_new);
+            let taken = self.take_or_wait(poll, is_first, now, &is_over);
+            if is_first {
+                self.report_unversioned(poll);
+            }
+            let next = match taken {
                 Ok(queued) => return Some(queued),
                 Err(next) => next,
             };

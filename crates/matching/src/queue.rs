@@ -14,12 +14,14 @@ use segno_store::RunKey;
 use tokio::sync::oneshot;
 
 use super::{
+    QueueService,
     lane::{Lane, Lanes, PollAnswer},
     limits::QueueLimits,
     poller::{Poller, PollerVersion},
     route::{LaneRouting, TaskRoute},
     stats::QueueStats,
     task::{Fairness, QueuedTask, TaskOffer},
+    versions::LaneService,
 };
 
 /// Commands that wait on one queue.
@@ -54,6 +56,8 @@ pub struct Queue {
     pub abandoned: bool,
     /// How much may go.
     pub limits: QueueLimits,
+    /// The current version of which it was logged that workers without a version poll nevertheless.
+    pub reported_current: Option<Version>,
 }
 
 /// The outcome of an offer.
@@ -78,6 +82,7 @@ impl Queue {
             sticky: false,
             abandoned: false,
             limits: QueueLimits::default(),
+            reported_current: None,
         }
     }
 
@@ -356,6 +361,20 @@ impl Queue {
     /// Whether a worker of a version waits here, or polled since a moment and did not shut down.
     pub fn is_polled_by(&self, version: Option<&Version>, since: Nanos) -> bool {
         self.lanes.get(version).is_some_and(|lane| lane.is_polled(since))
+    }
+
+    /// Who serves the versions of workers that have a lane here.
+    pub fn lanes(&self, since: Nanos) -> Vec<LaneService> {
+        let service = |(version, lane): (Option<&Version>, &Lane)| LaneService {
+            version: version.cloned(),
+            service: QueueService {
+                polls_waiting: lane.waiting(),
+                last_poll: Some(lane.last_poll).filter(|last| *last != 0),
+                backlog: lane.len(),
+            },
+            pollers: lane.pollers_since(since),
+        };
+        self.lanes.iter().map(service).collect()
     }
 
     /// When the last poll began; 0 if there was none.

@@ -61,6 +61,14 @@ impl LaneRouting {
         Self::Versions { kind, deployed }
     }
 
+    /// The current version, if no task goes to workers without a version.
+    pub fn only_versions(&self) -> Option<Version> {
+        let Self::Versions { deployed: Some(deployed), .. } = self else { return None };
+        let routing = deployed.routing.as_ref()?;
+        let is_ramp_versioned = routing.ramp.as_ref().is_none_or(|ramp| ramp.target.version.is_some());
+        routing.current.version.clone().filter(|_| is_ramp_versioned)
+    }
+
     /// The version whose workers get a task; `None` for those without a version.
     pub fn version_for<'a>(&'a self, route: &'a TaskRoute) -> Option<&'a Version> {
         let Self::Versions { kind, deployed } = self else { return None };

@@ -12,7 +12,7 @@ pub use segno_deployments::{
 };
 pub use segno_dispatch::{
     CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, PollOutcome, QueueGauge, StartedActivity, StartedTask,
-    TrialCandidate, TrialFailure, TrialOutcome, WorkerTask, failure_type, trial_task_events,
+    TrialCandidate, TrialFailure, TrialOutcome, VersionGauge, WorkerTask, failure_type, route_of, trial_task_events,
 };
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
@@ -26,8 +26,8 @@ pub use segno_environment::{
     lock,
 };
 pub use segno_matching::{
-    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
-    TaskOffer, WorkerCommandTask,
+    LaneService, LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService,
+    QueueStats, RemoteTask, TaskOffer, WorkerCommandTask,
 };
 pub use segno_operations::{
     AccessKey, AccessKeys, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Batches, ExportCounts, MoveError,

@@ -153,6 +153,11 @@ impl Caller {
     pub fn may_read(&self, namespace: &str) -> bool {
         self.grants.roles_in(namespace).include(Roles::READ)
     }
+
+    /// Whether this caller may change what is in a namespace.
+    pub fn may_write(&self, namespace: &str) -> bool {
+        self.grants.roles_in(namespace).include(Roles::WRITE)
+    }
 }
 
 thread_local! {

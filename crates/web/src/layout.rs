@@ -44,12 +44,13 @@ pub(super) struct Shell {
 }
 
 /// Address and name of the entries of the navigation.
-const AREAS: [(&str, &str); 9] = [
+const AREAS: [(&str, &str); 10] = [
     ("workflows", "Workflows"),
     ("schedules", "Schedules"),
     ("scripts", "Scripts"),
     ("task-queues", "Task queues"),
     ("workers", "Workers"),
+    ("deployments", "Deployments"),
     ("batches", "Batches"),
     ("namespaces", "Namespaces"),
     ("cluster", "Cluster"),

@@ -15,6 +15,11 @@ mod assets;
 mod batches;
 mod cluster;
 mod codec;
+mod deployment;
+mod deployment_picture;
+mod deployment_routing;
+mod deployment_version;
+mod deployments;
 mod fields;
 mod figures;
 mod forms;
@@ -277,6 +282,12 @@ impl Web {
             (true, ["verification"]) => self.verification_action(namespace, &asked.form).await,
             (false, ["workers"]) => self.workers_page(namespace).await,
             (false, ["workers", key]) => self.worker_page(namespace, key).await,
+            (false, ["deployments"]) => self.deployments_page(namespace, asked).await,
+            (false, ["deployments", name]) => self.deployment_page(namespace, name, asked).await,
+            (false, ["deployments", name, build]) => self.deployment_version_page(namespace, name, build, asked).await,
+            (true, ["deployments", name] | ["deployments", name, _]) => {
+                self.deployment_action(namespace, name, &asked.form).await
+            }
             (false, ["batches"]) => self.batches_page(namespace, asked).await,
             (true, ["batches"]) => self.batches_action(namespace, &asked.form).await,
             (false, ["namespaces"]) => self.namespaces_page(namespace).await,

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use segno_deployments::{
-    Deployment, DeploymentError,
+    BuildRecord, Deployment, DeploymentError,
     calls::{create_version, is_removable},
 };
-use segno_environment::finish::finish;
+use segno_environment::{
+    finish::finish,
+    metrics::{Metrics, add, count},
+};
 use segno_proto::Nanos;
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
@@ -14,6 +17,17 @@ use crate::{error::CallError, namespaces::Namespace, runs::Runs};
 
 /// A deployment after a change, `None` if it is gone, and the reply to the call.
 pub type DeploymentChange<T> = Result<(Option<Deployment>, T), DeploymentError>;
+
+/// Counts what a change of a deployment did.
+fn count_changes(metrics: &Metrics, before: Option<&Deployment>, after: Option<&Deployment>) {
+    let Some(after) = after else { return };
+    if after.record.revision != before.map_or(0, |before| before.record.revision) {
+        count(&metrics.routing_changes);
+    }
+    let was_drained = |build: &str| before.and_then(|before| before.build(build)).is_some_and(BuildRecord::is_drained);
+    let drained = after.record.builds.iter().filter(|build| build.is_drained() && !was_drained(&build.build));
+    add(&metrics.versions_drained, drained.count() as u64);
+}
 
 impl Runs {
     /// Changes a deployment. `change` gets what it is now, if it exists, and the time. Once this returns the change is stored, and
@@ -63,6 +77,7 @@ impl Runs {
         }
         let documents = changed.into_iter().map(|(name, content)| DocumentWrite { namespace, name, content }).collect();
         self.committer.commit_of(namespace, Commit { documents, ..Default::default() }).await?;
+        count_changes(&self.metrics, before, after.as_ref());
         self.deployments.put(namespace, name, after.map(Arc::new));
         if let Some(effects) = self.effects() {
             effects.routing_changed(namespace);

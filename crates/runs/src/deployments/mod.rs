@@ -6,6 +6,7 @@
 //! (decision 037).
 
 mod changes;
+pub(crate) mod drainage;
 mod load;
 mod register;
 mod usage;

@@ -5,17 +5,22 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::Run;
-use segno_node::{LeaseView, Namespace, Node, QueueKey, QueueKind, QueueService, WorkflowKey};
+use segno_node::{
+    LaneService, LeaseView, MemberQueue, Namespace, Node, QueueKey, QueueKind, QueueService, QueueType, WorkflowKey,
+    named_version, route_of,
+};
 use segno_proto::{
     nanos_timestamp,
-    segno_workflow::{DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueSide},
+    segno_workflow::{
+        DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueLane, QueueSide,
+    },
     timestamp_nanos,
 };
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed};
 use crate::calls::Handlers;
-use crate::why::{self, QueueSnapshot, RunSnapshot, ScriptSnapshot};
+use crate::why::{self, LaneSnapshot, QueueSnapshot, RunSnapshot, ScriptSnapshot, TargetCause, TaskTarget};
 
 /// Segno's WorkflowService.
 #[derive(Clone)]
@@ -89,25 +94,26 @@ impl WorkflowExplanations {
         let mut workflow = QueueSnapshot::default();
         let waits = state.task.as_ref().filter(|task| task.started_event_id == 0 && !task.sticky);
         if let Some(task) = waits.filter(|_| state.script.is_none()) {
-            workflow = self.queue(handlers, namespace, &task.queue, QueueKind::Workflow, leases).await?;
+            workflow = self.queue(handlers, namespace, run, (&task.queue, QueueKind::Workflow), leases).await?;
         }
         let mut activities = BTreeMap::new();
         for activity in state.activities.values().filter(|activity| activity.started_time == 0) {
             if !activities.contains_key(&activity.queue) {
-                let seen = self.queue(handlers, namespace, &activity.queue, QueueKind::Activity, leases).await?;
+                let queue = (activity.queue.as_str(), QueueKind::Activity);
+                let seen = self.queue(handlers, namespace, run, queue, leases).await?;
                 activities.insert(activity.queue.clone(), seen);
             }
         }
         Ok((workflow, activities))
     }
 
-    /// A queue, as its home knows it.
+    /// A queue in which a task of a run waits, as its home knows it.
     async fn queue(
         &self,
         handlers: &Arc<Handlers>,
         namespace: &Namespace,
-        name: &str,
-        kind: QueueKind,
+        run: &Run,
+        (name, kind): (&str, QueueKind),
         leases: &[LeaseView],
     ) -> Result<QueueSnapshot, Status> {
         let request = DescribeQueueRequest { namespace: namespace.name.clone(), task_queue: name.to_owned() };
@@ -118,17 +124,44 @@ impl WorkflowExplanations {
         };
         let side = side.unwrap_or_default();
         let serves = |lease: &&LeaseView| lease.task_queue == name && !lease.leaving && !lease.detached;
-        let (_, is_limited) =
-            self.node.matching.limit_of(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
-        Ok(QueueSnapshot {
-            service: QueueService {
-                polls_waiting: side.polls_waiting.max(0) as usize,
-                last_poll: side.last_poll.as_ref().map(timestamp_nanos),
-                backlog: side.backlog.max(0) as usize,
-            },
-            live_workers: leases.iter().filter(serves).count(),
-            is_limited,
-        })
+        let key = QueueKey { namespace: namespace.key, kind, name: name.to_owned() };
+        let (_, is_limited) = self.node.matching.limit_of(&key);
+        let service = QueueService {
+            polls_waiting: side.polls_waiting.max(0) as usize,
+            last_poll: side.last_poll.as_ref().map(timestamp_nanos),
+            backlog: side.backlog.max(0) as usize,
+        };
+        let target = self.target(run, &key, side.lanes);
+        let Some(lane) = target.as_ref().map(TaskTarget::lane) else {
+            let live_workers = leases.iter().filter(serves).count();
+            return Ok(QueueSnapshot { service, live_workers, is_limited, target });
+        };
+        let (service, live_workers) = lane.map(|lane| (lane.service, lane.pollers)).unwrap_or_default();
+        Ok(QueueSnapshot { service, live_workers, is_limited, target })
+    }
+
+    /// The version whose workers get a task of a run; `None` if versions do not use the queue.
+    fn target(&self, run: &Run, key: &QueueKey, lanes: Vec<QueueLane>) -> Option<TaskTarget> {
+        let lanes: Vec<_> = lanes.into_iter().map(lane_snapshot).collect();
+        let route = route_of(run);
+        let version = self.node.matching.version_for(key, &route);
+        if version.is_none() && lanes.iter().all(|lane| lane.version.is_none()) {
+            return None;
+        }
+        let deployments = &self.node.runs.deployments;
+        let kind = if key.kind == QueueKind::Workflow { QueueType::Workflow } else { QueueType::Activity };
+        let routing = deployments.routing(key.namespace, &MemberQueue { name: key.name.clone(), kind });
+        let ramp = routing.and_then(|routing| routing.ramp.clone()).filter(|ramp| ramp.target.version == version);
+        let cause = match ramp {
+            _ if version.is_some() && route.pinned == version => TargetCause::Pinned,
+            Some(ramp) => TargetCause::Ramping(ramp.percentage),
+            None => TargetCause::Current,
+        };
+        let is_registered = version.as_ref().is_none_or(|version| {
+            let deployment = deployments.deployment(key.namespace, &version.deployment_name);
+            deployment.is_some_and(|deployment| deployment.build(&version.build_id).is_some())
+        });
+        Some(TaskTarget { version, cause, is_registered, lanes })
     }
 
     /// The workers and tasks of a queue, as its home knows them.
@@ -148,9 +181,37 @@ impl WorkflowExplanations {
                 polls_waiting: service.polls_waiting.try_into().unwrap_or(i32::MAX),
                 last_poll: service.last_poll.map(nanos_timestamp),
                 backlog: service.backlog.try_into().unwrap_or(i64::MAX),
+                lanes: self.node.matching.lanes(&key).into_iter().map(queue_lane).collect(),
             })
         };
         let (workflow, activity) = (side(QueueKind::Workflow), side(QueueKind::Activity));
         Ok(Response::new(DescribeQueueResponse { workflow, activity }))
+    }
+}
+
+fn queue_lane(lane: LaneService) -> QueueLane {
+    let LaneService { version, service, pollers } = lane;
+    let (deployment_name, build_id) =
+        version.map(|version| (version.deployment_name.clone(), version.build_id.clone())).unwrap_or_default();
+    QueueLane {
+        deployment_name,
+        build_id,
+        polls_waiting: service.polls_waiting.try_into().unwrap_or(i32::MAX),
+        last_poll: service.last_poll.map(nanos_timestamp),
+        backlog: service.backlog.try_into().unwrap_or(i64::MAX),
+        pollers: pollers.try_into().unwrap_or(i32::MAX),
+    }
+}
+
+fn lane_snapshot(lane: QueueLane) -> LaneSnapshot {
+    let is_versioned = !lane.build_id.is_empty();
+    LaneSnapshot {
+        version: is_versioned.then(|| named_version(lane.deployment_name, lane.build_id)),
+        service: QueueService {
+            polls_waiting: lane.polls_waiting.max(0) as usize,
+            last_poll: lane.last_poll.as_ref().map(timestamp_nanos),
+            backlog: lane.backlog.max(0) as usize,
+        },
+        pollers: lane.pollers.max(0) as usize,
     }
 }

@@ -9,12 +9,14 @@ mod process;
 
 use std::fmt::{Display, Write};
 
-use segno_node::{Cluster, Family, Latency, LinkMetrics, Node, QueueGauge};
+use segno_node::{Cluster, Family, Latency, LinkMetrics, Node, QueueGauge, VersionGauge};
 
 use crate::otel;
 
 /// Queues that have figures of their own: those with the most tasks.
 const QUEUES_MAX: usize = 200;
+/// Versions of workers that have figures of their own: those with the most waiting tasks.
+const VERSIONS_MAX: usize = 50;
 
 /// Everything, as Prometheus reads it.
 pub(crate) fn text(node: &Node) -> String {
@@ -62,6 +64,7 @@ pub(crate) fn text(node: &Node) -> String {
         &labelled.activity_tasks_by_queue,
     );
     queues(&mut text, &node.dispatch.queue_gauges(QUEUES_MAX));
+    versions(&mut text, &node.dispatch.version_gauges(VERSIONS_MAX));
     if let Some(sizes) = node.runs.file_sizes() {
         text.single("database_bytes", "Bytes of the database file.", "gauge", sizes.database);
         text.single("database_log_bytes", "Bytes of the write-ahead log.", "gauge", sizes.log);
@@ -220,6 +223,29 @@ fn queues(text: &mut Text, queues: &[QueueGauge]) {
     text.head("queue_polls_waiting", "Polls waiting for a task, by task queue.", "gauge");
     for queue in queues {
         let _ = writeln!(text.0, "segno_queue_polls_waiting{{{}}} {}", labels(queue), queue.polls_waiting);
+    }
+}
+
+/// A figure of a version: its name, help text, and how it is read.
+type VersionMetric = (&'static str, &'static str, fn(&VersionGauge) -> usize);
+
+fn versions(text: &mut Text, versions: &[VersionGauge]) {
+    let gauges: [VersionMetric; 2] = [
+        ("version_backlog", "Tasks waiting for workers of a version, by version.", |version| version.waiting),
+        (
+            "version_backlog_unserved",
+            "Those of them on task queues that no worker of the version polls, by version.",
+            |version| version.unserved,
+        ),
+    ];
+    for (name, help, read) in gauges {
+        text.head(name, help, "gauge");
+        for version in versions {
+            let values =
+                [version.namespace.clone(), version.version.deployment_name.clone(), version.version.build_id.clone()];
+            let labels = pairs(&["namespace", "deployment", "build_id"], &values);
+            let _ = writeln!(text.0, "segno_{name}{{{labels}}} {}", read(version));
+        }
     }
 }
 

@@ -3,7 +3,13 @@
 use segno_engine::state::Activity;
 use segno_proto::segno_workflow::Reason;
 
-use super::{RunSnapshot, SHOWN_MAX, failure, queue, reason, task::holder, time, words};
+use super::{
+    RunSnapshot, SHOWN_MAX, failure,
+    queue::{self, WaitingTask},
+    reason,
+    task::holder,
+    time, words,
+};
 
 /// Adds what there is to say about each pending activity, those that need attention first.
 pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
@@ -19,8 +25,16 @@ pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
 }
 
 fn rank(kind: &str) -> usize {
-    let order =
-        ["NO_POLLER", "ACTIVITY_FAILING", "WORKER_SILENT", "ACTIVITY_PAUSED", "RATE_LIMITED", "WORKERS_BUSY", "QUEUED"];
+    let order = [
+        "NO_POLLER",
+        "WAITS_FOR_VERSION",
+        "ACTIVITY_FAILING",
+        "WORKER_SILENT",
+        "ACTIVITY_PAUSED",
+        "RATE_LIMITED",
+        "WORKERS_BUSY",
+        "QUEUED",
+    ];
     order.iter().position(|known| *known == kind).unwrap_or(order.len())
 }
 
@@ -65,7 +79,17 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
     };
     let unknown = Default::default();
     let queue_seen = seen.activity_queues.get(&activity.queue).unwrap_or(&unknown);
-    let waits = queue::waiting(&what, "activity task", &activity.queue, queue_seen, activity.scheduled_time, now);
+    let waits = queue::waiting(
+        &WaitingTask {
+            what: &what,
+            kind: "activity task",
+            queue: &activity.queue,
+            workflow_id: &seen.run.info.workflow_id,
+            since: activity.scheduled_time,
+        },
+        queue_seen,
+        now,
+    );
     Reason { details, ..waits }
 }
 

@@ -15,6 +15,7 @@ mod script;
 mod task;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod words;
 
 use std::collections::BTreeMap;
@@ -25,19 +26,22 @@ use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::
 
 pub(crate) use failure::last_task_failure;
 pub(crate) use script::ScriptSnapshot;
+pub(crate) use versions::{LaneSnapshot, TargetCause, TaskTarget};
 
 /// Items of one kind that are listed; further ones are only counted.
 const SHOWN_MAX: usize = 20;
 
 /// The facts about a task queue, of one kind of tasks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct QueueSnapshot {
-    /// Polls and tasks.
+    /// Polls and tasks; where versions of workers use the queue, those of the version of the task.
     pub(crate) service: QueueService,
     /// Workers that said that they serve the queue, and whose connections are there.
     pub(crate) live_workers: usize,
     /// Whether a limit held tasks back lately.
     pub(crate) is_limited: bool,
+    /// To which version of workers the task goes, if versions use the queue.
+    pub(crate) target: Option<TaskTarget>,
 }
 
 /// The facts about a run and about the workers of its tasks.

@@ -2,17 +2,38 @@
 
 use segno_proto::{Nanos, segno_workflow::Reason};
 
-use super::{QueueSnapshot, reason, time, words};
+use super::{QueueSnapshot, reason, time, versions, words};
 
 /// A poll lasts a minute. A worker that did not poll for this long has gone.
 const POLL_SILENCE_MAX: Nanos = 5 * 60 * 1_000_000_000;
 
-/// Why a task that waits is not taken. `what` begins the sentence, `kind` names the tasks of the queue.
-pub(super) fn waiting(what: &str, kind: &str, queue: &str, seen: &QueueSnapshot, since: Nanos, now: Nanos) -> Reason {
+/// A task that waits in a queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WaitingTask<'a> {
+    /// Begins the sentence.
+    pub(super) what: &'a str,
+    /// Names the tasks of the queue.
+    pub(super) kind: &'a str,
+    /// The queue.
+    pub(super) queue: &'a str,
+    /// Its workflow.
+    pub(super) workflow_id: &'a str,
+    /// Since when it waits.
+    pub(super) since: Nanos,
+}
+
+/// Why a task that waits is not taken.
+pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) -> Reason {
+    let WaitingTask { what, kind, queue, since, .. } = *task;
     let name = words::quoted(queue);
     let waits = format!("{what} waits {}", words::since(since, now));
     let base = |kind, text| Reason { since: time(since), ..reason(kind, text) };
-    let QueueSnapshot { service, live_workers, is_limited } = *seen;
+    if let Some(target) = &seen.target
+        && let Some(reason) = versions::waiting(&waits, task, target, now)
+    {
+        return reason;
+    }
+    let QueueSnapshot { service, live_workers, is_limited, .. } = *seen;
     let silent = service.last_poll.is_none_or(|last| now - last > POLL_SILENCE_MAX);
     if service.polls_waiting == 0 && (live_workers == 0 || silent) {
         let last = match service.last_poll {

@@ -7,7 +7,11 @@ use segno_engine::{
 use segno_node::LeaseView;
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause as Cause, segno_workflow::Reason};
 
-use super::{RunSnapshot, failure, queue, reason, time, words};
+use super::{
+    RunSnapshot, failure,
+    queue::{self, WaitingTask},
+    reason, time, words,
+};
 
 /// A worker that is silent for less than this is not worth a word.
 const SILENCE_MIN: Nanos = 5_000_000_000;
@@ -162,5 +166,7 @@ fn scheduled(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
         );
         return Reason { since: time(since), until: time(until), ..reason("STICKY", text) };
     }
-    queue::waiting(what, "workflow task", &task.queue, &seen.workflow_queue, since, seen.now)
+    let workflow_id = &seen.run.info.workflow_id;
+    let waiting = WaitingTask { what, kind: "workflow task", queue: &task.queue, workflow_id, since };
+    queue::waiting(&waiting, &seen.workflow_queue, seen.now)
 }

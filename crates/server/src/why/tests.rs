@@ -175,7 +175,7 @@ fn workers_are_there_but_busy_limited_or_about_to_take_it() {
     there.workflow_queue = QueueSnapshot {
         service: QueueService { polls_waiting: 0, last_poll: Some(NOW), backlog: 3 },
         live_workers: 2,
-        is_limited: false,
+        ..QueueSnapshot::default()
     };
     let busy = only(&there);
     assert_eq!(busy.kind, "WORKERS_BUSY");
@@ -376,7 +376,9 @@ fn an_activity_waits_for_a_worker() {
     );
     let mut served = seen(&run);
     let service = QueueService { polls_waiting: 1, last_poll: Some(NOW), backlog: 0 };
-    served.activity_queues.insert("payments".to_owned(), QueueSnapshot { service, live_workers: 1, is_limited: false });
+    served
+        .activity_queues
+        .insert("payments".to_owned(), QueueSnapshot { service, live_workers: 1, ..QueueSnapshot::default() });
     assert_eq!(only(&served).kind, "QUEUED");
 }
 

@@ -20,6 +20,7 @@ mod start_options;
 mod terminate;
 mod trace;
 mod update;
+mod update_options;
 mod verify;
 mod why;
 
@@ -55,6 +56,8 @@ noun!(Workflow {
     Trace(trace::Trace),
     /// Sends an update to a workflow and prints its result.
     Update(update::Update),
+    /// Sets the version of workers to which a workflow goes.
+    UpdateOptions(update_options::UpdateOptions),
     /// Resets a workflow: starts a new run from an earlier event.
     Reset(reset::Reset),
     /// Requests the cancellation of a workflow.

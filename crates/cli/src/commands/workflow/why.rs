@@ -18,8 +18,15 @@ use crate::{
 const POLL_SECONDS: i64 = 70;
 
 /// Kinds of reasons that tell a user who waits that waiting alone may not help.
-const PROBLEMS: [&str; 6] =
-    ["NO_POLLER", "TASK_FAILING", "TASK_TIMING_OUT", "WORKER_SILENT", "ACTIVITY_FAILING", "ACTIVITY_PAUSED"];
+const PROBLEMS: [&str; 7] = [
+    "NO_POLLER",
+    "WAITS_FOR_VERSION",
+    "TASK_FAILING",
+    "TASK_TIMING_OUT",
+    "WORKER_SILENT",
+    "ACTIVITY_FAILING",
+    "ACTIVITY_PAUSED",
+];
 
 /// The queue of scripts, which the server itself serves.
 const SCRIPT_QUEUE: &str = "segno-flow";

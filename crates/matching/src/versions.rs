@@ -1,0 +1,77 @@
+//! What operators see of versions of workers at queues: who serves which version, what waits for it, and that workers without a version
+//! poll in vain.
+
+use segno_deployments::Version;
+use segno_environment::{hash::HashMap, lock::lock};
+use segno_store::NamespaceKey;
+
+use super::{Matching, POLLER_MEMORY, QueueKey, QueuePoll, QueueService, route::LaneRouting};
+
+/// Who serves workers of one version at a queue, and how much waits for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneService {
+    /// The version; `None` for workers without one.
+    pub version: Option<Version>,
+    /// Polls and tasks.
+    pub service: QueueService,
+    /// Workers that polled lately and did not shut down.
+    pub pollers: usize,
+}
+
+impl Matching {
+    /// Logs, once per queue and current version, that a worker without a version polls and gets nothing.
+    pub(super) fn report_unversioned(&self, poll: &QueuePoll<'_>) {
+        if poll.lane.is_some() {
+            return;
+        }
+        let Some(current) = LaneRouting::read(&self.deployments, poll.queue).only_versions() else { return };
+        let mut queues = lock(&self.queues);
+        let Some(queue) = queues.get_mut(poll.queue) else { return };
+        if queue.reported_current.as_ref() == Some(&current) {
+            return;
+        }
+        queue.reported_current = Some(current.clone());
+        drop(queues);
+        tracing::warn!(
+            queue = poll.queue.name,
+            identity = poll.identity,
+            deployment = current.deployment_name,
+            build = current.build_id,
+            "unversioned worker polls, current version is {}:{}",
+            current.deployment_name,
+            current.build_id
+        );
+    }
+
+    /// Who serves the versions of workers at a queue now.
+    pub fn lanes(&self, key: &QueueKey) -> Vec<LaneService> {
+        let since = self.clock.now() - POLLER_MEMORY;
+        lock(&self.queues).get(key).map(|queue| queue.lanes(since)).unwrap_or_default()
+    }
+
+    /// The versions of workers with the most tasks, over all queues: how many tasks wait, and how many of them on queues that no worker
+    /// of the version polls.
+    pub fn waiting_by_version(&self, most: usize) -> Vec<(NamespaceKey, Version, usize, usize)> {
+        let since = self.clock.now() - POLLER_MEMORY;
+        let mut by_version: HashMap<(NamespaceKey, Version), (usize, usize)> = HashMap::default();
+        for (key, queue) in lock(&self.queues).iter() {
+            for lane in queue.lanes(since) {
+                let Some(version) = lane.version else { continue };
+                let is_served = lane.pollers > 0 || lane.service.polls_waiting > 0;
+                let (waiting, unserved) = by_version.entry((key.namespace, version)).or_default();
+                *waiting += lane.service.backlog;
+                *unserved += if is_served { 0 } else { lane.service.backlog };
+            }
+        }
+        let all = by_version
+            .into_iter()
+            .map(|((namespace, version), (waiting, unserved))| (namespace, version, waiting, unserved));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by(|a, b| {
+            b.2.cmp(&a.2)
+                .then_with(|| (&a.1.deployment_name, &a.1.build_id).cmp(&(&b.1.deployment_name, &b.1.build_id)))
+        });
+        all.truncate(most);
+        all
+    }
+}
