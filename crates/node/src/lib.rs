@@ -29,19 +29,15 @@ pub use segno_matching::{
     LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
     TaskOffer, WorkerCommandTask,
 };
-pub use segno_runs::ports::{
-    PortFuture,
-    owner::Place,
-    queue_use::{QueueUse, QueueUses},
-};
+pub use segno_runs::ports::{PortFuture, owner::Place};
 pub use segno_runs::{
     AccessKey, AccessKeys, ActivityToken, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, CallError,
     CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller,
     ListPosition, MoveError, Moved, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewBatch, NewKeyError,
     NewNamespace, NodeOptions, PAGES_MAX, PagesLost, QueryAnswer, QueryFailure, QueryReply, QueryToken, RULES_MAX,
     RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated, Step, StepError,
-    TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, WaitFor, WithStartError, WorkflowKey,
-    export, import, kind_of, state_facts, step_id, with_request_bytes,
+    TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, Uses, WaitFor, WithStartError,
+    WorkflowKey, export, import, kind_of, state_facts, step_id, with_request_bytes,
 };
 pub use segno_scripts::{
     Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,

@@ -61,6 +61,7 @@ mod wakes;
 pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
+pub use deployments::Uses;
 pub use error::CallError;
 pub use history::{HistoryPage, HistoryView};
 pub use list_limits::ListCaller;

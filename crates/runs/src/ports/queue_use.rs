@@ -7,23 +7,27 @@ use std::{
 
 use segno_deployments::{MemberQueue, Version};
 use segno_proto::taskqueue::TaskQueueStats;
+use segno_store::NamespaceKey;
 
 use super::PortFuture;
-use crate::namespaces::Namespace;
+use crate::error::CallError;
 
-/// Who uses a queue.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// How workers of one version use a queue.
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct QueueUse {
-    /// What waits in it, and what comes and goes.
+    /// The tasks that go to them now: what waits, and what comes and goes.
+    #[prost(message, required, tag = "1")]
     pub stats: TaskQueueStats,
     /// The same by priorities.
+    #[prost(btree_map = "int32, message", tag = "2")]
     pub stats_by_priority: BTreeMap<i32, TaskQueueStats>,
-    /// The versions of workers that polled it lately.
-    pub pollers: Vec<Version>,
+    /// Whether one of them polls, or polled lately and did not shut down.
+    #[prost(bool, tag = "3")]
+    pub has_pollers: bool,
 }
 
 impl QueueUse {
-    /// Whether tasks wait in it, or came lately.
+    /// Whether tasks wait for them, or came lately.
     pub fn has_tasks(&self) -> bool {
         self.stats.approximate_backlog_count > 0 || self.stats.tasks_add_rate > 0.0
     }
@@ -31,8 +35,13 @@ impl QueueUse {
 
 /// The queues of all nodes.
 pub trait QueueUses: Send + Sync + 'static {
-    /// Who uses a queue.
-    fn queue_use<'a>(&'a self, namespace: &'a Namespace, queue: &'a MemberQueue) -> PortFuture<'a, QueueUse>;
+    /// How workers of a version use a queue. An error if the queue's home cannot be reached.
+    fn queue_use<'a>(
+        &'a self,
+        namespace: NamespaceKey,
+        queue: &'a MemberQueue,
+        version: &'a Version,
+    ) -> PortFuture<'a, Result<QueueUse, CallError>>;
 }
 
 /// The part that knows the queues, set once when the node serves. It holds the runs, so that these hold it weakly.
