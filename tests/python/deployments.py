@@ -79,6 +79,8 @@ def start(server: SegnoServer, workflow_id: str, queue: str = "q") -> None:
         workflow_type={"name": "w"},
         task_queue={"name": queue},
         request_id=str(uuid.uuid4()),
+        # A task that a test takes and does not complete stays taken.
+        workflow_task_timeout={"seconds": 120},
     )
 
 

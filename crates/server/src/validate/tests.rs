@@ -233,7 +233,7 @@ fn versioned_workers_name_their_version() {
     assert_eq!(text("d", ""), Err("Deployment name and build id must be set together.".into()));
     assert_eq!(text("a.b", "1"), Err("worker deployment name cannot contain '.'".into()));
     assert_eq!(text("d", "__1"), Err("BuildID cannot start with '__'".into()));
-    let mut older = |series: &str, build: &str| {
+    let older = |series: &str, build: &str| {
         let mut poll = PollWorkflowTaskQueueRequest { task_queue: queue(), ..Default::default() };
         poll.worker_version_capabilities = Some(segno_proto::common::WorkerVersionCapabilities {
             build_id: build.into(),
