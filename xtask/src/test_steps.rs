@@ -348,6 +348,8 @@ fn python_on(store: &str, commands: &mut Commands) -> Result<Outcome> {
     let tests = |more: &[&str]| {
         let mut tests = pytest();
         tests.args(["--ignore", TRANSCRIPTS_ON_POSTGRES, "-o", &cache]).args(more).env("SEGNO_TEST_STORE", store);
+        // The second run comes with `--full` alone.
+        tests.env("SEGNO_DEPLOYMENT_KILLS", if store == "postgres" { "100" } else { "10" });
         tests
     };
     test_flaky::run(commands, Runner::Pytest, tests(&["--numprocesses", PYTHON_PROCESSES]), |_| tests(&LAST_FAILED))

@@ -184,7 +184,7 @@ fn from_deployment(error: DeploymentError) -> Status {
         DeploymentError::NotFound(_) => not_found(text),
         DeploymentError::AlreadyExists(_) => Status::already_exists(text),
         DeploymentError::FailedPrecondition(_) => Status::failed_precondition(text),
-        DeploymentError::LimitReached(_) => {
+        DeploymentError::LimitReached(_) | DeploymentError::VersionsFull { .. } => {
             let detail = ResourceExhaustedFailure {
                 cause: ResourceExhaustedCause::WorkerDeploymentLimits as i32,
                 scope: ResourceExhaustedScope::Namespace as i32,

@@ -26,6 +26,7 @@ mod test_server;
 mod tls_init;
 mod traces;
 mod version;
+mod versioning;
 
 use std::{ffi::OsString, process::ExitCode};
 

@@ -19,6 +19,7 @@ use crate::{
     running::{Data, Plan, TimeSkippingMode},
     setup::Setup,
     traces::Traces,
+    versioning::Versioning,
 };
 
 /// What a completion in pages may add to history.
@@ -95,6 +96,8 @@ pub struct Serve {
     #[command(flatten)]
     liveness: Liveness,
     #[command(flatten)]
+    versioning: Versioning,
+    #[command(flatten)]
     protection: Protection,
     #[command(flatten)]
     traces: Traces,
@@ -144,6 +147,7 @@ impl Serve {
         let mut node = NodeOptions {
             cache_bytes_max: self.cache_mib * 1024 * 1024,
             leases: self.liveness.settings(),
+            deployments: self.versioning.limits(),
             workflow_pause: self.workflow_pause,
             workflow_rules: self.workflow_rules,
             completion_pages: self.completion_pages,

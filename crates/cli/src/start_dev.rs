@@ -191,6 +191,9 @@ fn setting(text: &str) -> Result<Setting, String> {
         "matching.pollerhistoryttl" => Ok(Setting::PollerTtl(duration()?)),
         // What they set is always so here, or the calls that they allow stay refused.
         "system.enabledeployments"
+        | "system.userevisionnumberforworkerversioning"
+        | "system.enablesendtargetversionchanged"
+        | "system.enablesuggestcanonnewtargetversion"
         | "matching.wv.versiondrainagestatusrefreshinterval"
         | "frontend.workerversioningdataapis"
         | "frontend.workerversioningruleapis"

@@ -174,7 +174,8 @@ impl Cluster {
             return;
         }
         let version = report.version.unwrap_or_default();
-        self.dispatch.matching.polled_elsewhere(&key, &report.identity, &version, &report.met);
+        let worker = (report.identity.as_str(), report.worker.as_str());
+        self.dispatch.matching.polled_elsewhere(&key, worker, &version, &report.met);
     }
 
     /// Workers limit a queue whose home is elsewhere.

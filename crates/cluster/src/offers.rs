@@ -14,12 +14,16 @@ use std::{
 };
 
 use bytes::Bytes;
+use segno_deployments::{MemberQueue, Version};
 use segno_dispatch::{Delivery, ForwardedCall, Poll, RemoteQueues};
 use segno_environment::connection::ConnectionId;
 use segno_matching::{
     Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
 };
-use segno_runs::ports::{PortFuture, owner::Place};
+use segno_runs::{
+    error::CallError,
+    ports::{PortFuture, owner::Place, queue_use::QueueUse},
+};
 use segno_store::{NamespaceKey, RunKey, cluster::NodeId};
 use segno_workers::{Caller, HomeOffer, OtherNodes, Party};
 use tokio::time::Instant;
@@ -109,6 +113,19 @@ impl Drop for OfferUnderWay {
 }
 
 impl Cluster {
+    /// A task as other nodes know it, with the revision of the documents by which this node found its version. Without worker deployments
+    /// there is no need to agree about it.
+    fn wire_task_of(&self, key: &QueueKey, task: &TaskOffer) -> RemoteTask {
+        let task = wire_task(task, self.topology.me);
+        match self.runs.deployments.namespace(key.namespace) {
+            Some(_) => {
+                let revision = task.revision.max(self.topology.membership.loaded_revision());
+                RemoteTask { revision, ..task }
+            }
+            None => task,
+        }
+    }
+
     /// A task that another node named, as this node knows it if it is its own.
     pub(super) fn task_of(&self, task: RemoteTask) -> Option<TaskOffer> {
         let is_own = self.topology.me.0 == task.owner;
@@ -146,7 +163,7 @@ impl Cluster {
     /// Offers a task until the home of its queue has it, or its run is served elsewhere.
     async fn offer_until_taken(&self, offer: HomeOffer) {
         let HomeOffer { queue: mut key, task, place, shard, mut fallback } = offer;
-        let task_on_wire = wire_task(&task, self.topology.me);
+        let task_on_wire = self.wire_task_of(&key, &task);
         let (fairness_key, fairness_weight) =
             place.fairness.as_ref().map_or_else(Default::default, |fair| (fair.key.to_string(), fair.weight));
         let runs = &self.runs;
@@ -190,7 +207,7 @@ impl Cluster {
 
     /// Offers a query until the home of its queue has it. False if no worker serves the queue, which is one worker's own.
     async fn offer_query_until_taken(&self, key: &QueueKey, task: TaskOffer, place: QueuePlace, sticky: bool) -> bool {
-        let task_on_wire = wire_task(&task, self.topology.me);
+        let task_on_wire = self.wire_task_of(key, &task);
         let runs = &self.runs;
         while !runs.is_stopping() {
             match runs.home(key.namespace, key.client_name()) {
@@ -230,6 +247,12 @@ impl Cluster {
             return (ResponseBody::Failed("unknown kind of queue".to_owned()), false);
         };
         if runs.home(key.namespace, key.client_name()) != Place::Here {
+            return (ResponseBody::Moved(Default::default()), false);
+        }
+        let membership = &self.topology.membership;
+        if offer.task.revision > membership.loaded_revision() {
+            // Offered again once this node has read the routing by which its owner will decide.
+            membership.look();
             return (ResponseBody::Moved(Default::default()), false);
         }
         if offer.sticky && !self.dispatch.matching.is_served(&key) {
@@ -278,7 +301,7 @@ impl Cluster {
             Some((task, delivery)) => {
                 let lane = poll.version.lane(poll.queue.kind);
                 let quiet = self.dispatch.matching.is_quiet(&poll.queue, lane.as_ref());
-                let task = wire_task(&task, self.topology.me);
+                let task = self.wire_task_of(&poll.queue, &task);
                 let offer = Offer { queue: wire_queue(&poll.queue), task, quiet, ..Default::default() };
                 (ResponseBody::Task(offer), Some(delivery))
             }
@@ -404,6 +427,25 @@ impl RemoteQueues for Cluster {
 
     fn wait_for_task<'a>(self: Arc<Self>, poll: &'a Poll) -> PortFuture<'a, Option<(TaskOffer, Delivery)>> {
         Box::pin(async move { self.wait_anywhere(poll).await })
+    }
+
+    fn queue_use<'a>(
+        &'a self,
+        home: NodeId,
+        namespace: NamespaceKey,
+        queue: &'a MemberQueue,
+        version: &'a Version,
+    ) -> PortFuture<'a, Result<QueueUse, CallError>> {
+        Box::pin(self.queue_use_at(home, namespace, queue, version))
+    }
+
+    fn reach_revision(&self, revision: i64) -> PortFuture<'_, Result<(), CallError>> {
+        Box::pin(async move {
+            match revision > self.topology.membership.loaded_revision() {
+                true => self.catch_up().await,
+                false => Ok(()),
+            }
+        })
     }
 
     fn start_task<'a>(

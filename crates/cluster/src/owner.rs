@@ -1,7 +1,9 @@
 //! The port [`Owner`] of runs: answered from the topology, and by requests to the node that serves a workflow.
 
+use std::collections::BTreeMap;
+
 use prost::Message;
-use segno_deployments::{DeploymentError, calls::Registration};
+use segno_deployments::{DeploymentError, PinTimes, calls::Registration};
 use segno_engine::outbox::OutboxMessage;
 use segno_runs::{
     error::CallError,
@@ -17,7 +19,9 @@ use tokio::time::{Duration, Instant};
 use super::{
     link::RequestError,
     peers::Peers,
-    wire::{DeleteRun, DeliverMessage, DeliveryOutcome, OutcomeKind, RegisterPoller, RequestBody, ResponseBody},
+    wire::{
+        DeleteRun, DeliverMessage, DeliveryOutcome, OutcomeKind, PinReport, RequestBody, ResponseBody, VersionQueue,
+    },
 };
 
 /// How long the receiver's half of a message, or a deletion, may take.
@@ -142,10 +146,26 @@ impl Owner for Peers {
         registration: &'a Registration,
     ) -> PortFuture<'a, Result<(), CallError>> {
         Box::pin(async move {
-            let request = RegisterPoller::of(namespace, registration);
+            let request = VersionQueue::of(namespace, registration);
             match self.change(leader, RequestBody::RegisterPoller(request)).await? {
                 ResponseBody::Done(_) => Ok(()),
                 ResponseBody::LimitReached(text) => Err(DeploymentError::LimitReached(text).into()),
+                _ => Err(unexpected()),
+            }
+        })
+    }
+
+    fn report_pins<'a>(
+        &'a self,
+        leader: NodeId,
+        namespace: NamespaceKey,
+        deployment: &'a str,
+        times: &'a BTreeMap<String, PinTimes>,
+    ) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(async move {
+            let report = PinReport::of(namespace, deployment, times);
+            match self.change(leader, RequestBody::ReportPins(report)).await? {
+                ResponseBody::Done(_) => Ok(()),
                 _ => Err(unexpected()),
             }
         })

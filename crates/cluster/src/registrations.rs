@@ -1,17 +1,28 @@
-//! Registrations of polls by worker versions, which the node that leads makes for all.
+//! Requests about versions of workers: registrations of polls and reports of pinned workflows, for the node that leads, and how workers
+//! of a version use a queue, for its home.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use segno_deployments::{DeploymentError, MemberQueue, QueueType, calls::Registration, named_version};
-use segno_runs::{error::CallError, ports::owner::Place};
-use segno_store::NamespaceKey;
+use segno_deployments::{
+    DeploymentError, MemberQueue, PinTimes, QueueType, Version, calls::Registration, named_version,
+};
+use segno_runs::{
+    error::CallError,
+    ports::{owner::Place, queue_use::QueueUse},
+};
+use segno_store::{NamespaceKey, cluster::NodeId};
+use tokio::time::Instant;
 
 use super::{
     Cluster,
-    wire::{RegisterPoller, ResponseBody},
+    wire::{PinMoments, PinReport, RequestBody, ResponseBody, VersionQueue},
 };
 
-impl RegisterPoller {
+/// How long the home of a queue may take to say who uses it.
+const USE_MAX: Duration = Duration::from_secs(5);
+const UNKNOWN_TYPE: &str = "the node does not know this type of queues";
+
+impl VersionQueue {
     pub(super) fn of(namespace: NamespaceKey, Registration { version, queue }: &Registration) -> Self {
         Self {
             namespace: namespace.0,
@@ -31,13 +42,13 @@ impl RegisterPoller {
 
 impl Cluster {
     /// Makes a queue a member of a version. It is made in what is stored, not in what this node had before another one led.
-    pub(super) async fn register_here(&self, request: RegisterPoller) -> ResponseBody {
+    pub(super) async fn register_here(&self, request: VersionQueue) -> ResponseBody {
         if self.runs.leader() != Place::Here {
             return ResponseBody::Moved(Default::default());
         }
         let namespace = NamespaceKey(request.namespace);
         let Some(registration) = request.registration() else {
-            return ResponseBody::Failed("the node does not know this type of queues".to_owned());
+            return ResponseBody::Failed(UNKNOWN_TYPE.to_owned());
         };
         let runs = Arc::clone(&self.runs);
         let registered = match self.catch_up().await {
@@ -46,8 +57,73 @@ impl Cluster {
         };
         match registered {
             Ok(()) => ResponseBody::Done(Default::default()),
-            Err(CallError::Deployment(DeploymentError::LimitReached(text))) => ResponseBody::LimitReached(text),
+            Err(CallError::Deployment(
+                error @ (DeploymentError::LimitReached(_) | DeploymentError::VersionsFull { .. }),
+            )) => ResponseBody::LimitReached(error.to_string()),
             Err(error) => ResponseBody::Failed(error.to_string()),
+        }
+    }
+
+    /// How workers of a version use a queue whose home is this node.
+    pub(super) fn queue_use_here(&self, request: VersionQueue) -> ResponseBody {
+        let namespace = NamespaceKey(request.namespace);
+        if self.runs.home(namespace, &request.queue) != Place::Here {
+            return ResponseBody::Moved(Default::default());
+        }
+        match request.registration() {
+            Some(Registration { version, queue }) => {
+                ResponseBody::QueueUse(self.dispatch.queue_use_here(namespace, &queue, &version))
+            }
+            None => ResponseBody::Failed(UNKNOWN_TYPE.to_owned()),
+        }
+    }
+
+    /// The same of a queue whose home is another node.
+    pub(super) async fn queue_use_at(
+        &self,
+        home: NodeId,
+        namespace: NamespaceKey,
+        queue: &MemberQueue,
+        version: &Version,
+    ) -> Result<QueueUse, CallError> {
+        let request = VersionQueue::of(namespace, &Registration { version: version.clone(), queue: queue.clone() });
+        let response = self.peers.request(home, RequestBody::QueueUse(request), Instant::now() + USE_MAX).await;
+        match response.map(|response| response.body) {
+            Ok(ResponseBody::QueueUse(found)) => Ok(found),
+            Ok(ResponseBody::Moved(_)) => Err(CallError::Moved),
+            Ok(ResponseBody::Failed(why)) => Err(CallError::Unavailable(why)),
+            Ok(_) | Err(_) => Err(CallError::Unavailable("the home of the queue did not answer".to_owned())),
+        }
+    }
+
+    /// Writes when workflows of another node were pinned to versions, and no longer were.
+    pub(super) async fn note_pins_here(&self, report: PinReport) -> ResponseBody {
+        if self.runs.leader() != Place::Here {
+            return ResponseBody::Moved(Default::default());
+        }
+        let times = report
+            .times
+            .into_iter()
+            .map(|(build, PinMoments { pinned, unpinned })| (build, PinTimes { pinned, unpinned }));
+        let runs = Arc::clone(&self.runs);
+        let noted = match self.catch_up().await {
+            Ok(()) => runs.note_drainage(NamespaceKey(report.namespace), &report.deployment, times.collect()).await,
+            Err(error) => Err(error),
+        };
+        match noted {
+            Ok(()) => ResponseBody::Done(Default::default()),
+            Err(error) => ResponseBody::Failed(error.to_string()),
+        }
+    }
+}
+
+impl PinReport {
+    pub(super) fn of(namespace: NamespaceKey, deployment: &str, times: &BTreeMap<String, PinTimes>) -> Self {
+        let moments = |times: &PinTimes| PinMoments { pinned: times.pinned, unpinned: times.unpinned };
+        Self {
+            namespace: namespace.0,
+            deployment: deployment.to_owned(),
+            times: times.iter().map(|(build, times)| (build.clone(), moments(times))).collect(),
         }
     }
 }

@@ -48,6 +48,8 @@ impl RequestHandler for Cluster {
             }
             Some(RequestBody::Delete(delete)) => self.delete_here(delete).await,
             Some(RequestBody::RegisterPoller(request)) => self.register_here(request).await,
+            Some(RequestBody::QueueUse(request)) => self.queue_use_here(request),
+            Some(RequestBody::ReportPins(report)) => self.note_pins_here(report).await,
             None => ResponseBody::Failed("the node does not know this request".to_owned()),
         };
         (body, None)

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use segno_matching::{PollerVersion, RemoteRoute, RemoteTask};
+use segno_runs::ports::queue_use::QueueUse;
 
 /// The version of this protocol.
 pub const PROTOCOL: u32 = 1;
@@ -75,7 +76,7 @@ pub struct Hello {
 /// A request to another node.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
-    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub body: Option<RequestBody>,
 }
 
@@ -104,7 +105,13 @@ pub(crate) enum RequestBody {
     Delete(DeleteRun),
     /// A worker of a version polls a queue for the first time.
     #[prost(message, tag = "8")]
-    RegisterPoller(RegisterPoller),
+    RegisterPoller(VersionQueue),
+    /// How workers of a version use a queue.
+    #[prost(message, tag = "9")]
+    QueueUse(VersionQueue),
+    /// When workflows were pinned to versions of a deployment, and no longer were.
+    #[prost(message, tag = "10")]
+    ReportPins(PinReport),
 }
 
 /// The response to a request.
@@ -113,7 +120,7 @@ pub struct Response {
     /// Whether a task on its way to a worker is held until `Delivered`.
     #[prost(bool, tag = "1")]
     pub held: bool,
-    #[prost(oneof = "ResponseBody", tags = "2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "ResponseBody", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub body: Option<ResponseBody>,
 }
 
@@ -143,6 +150,9 @@ pub(crate) enum ResponseBody {
     /// A limit of worker deployments is reached.
     #[prost(string, tag = "9")]
     LimitReached(String),
+    /// How workers of a version use a queue.
+    #[prost(message, tag = "10")]
+    QueueUse(QueueUse),
 }
 
 /// A call of a client that another node makes.
@@ -291,9 +301,9 @@ pub(crate) struct DeleteRun {
     pub run_id: String,
 }
 
-/// A queue that a version of workers polls, for the node that leads.
+/// A queue and a version of workers.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct RegisterPoller {
+pub(crate) struct VersionQueue {
     #[prost(uint32, tag = "1")]
     pub namespace: u32,
     #[prost(string, tag = "2")]
@@ -305,6 +315,27 @@ pub(crate) struct RegisterPoller {
     /// A type of queues, a number of the clients' protocol.
     #[prost(int32, tag = "5")]
     pub kind: i32,
+}
+
+/// When workflows were pinned to versions of a deployment, for the node that leads.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct PinReport {
+    #[prost(uint32, tag = "1")]
+    pub namespace: u32,
+    #[prost(string, tag = "2")]
+    pub deployment: String,
+    /// By build id.
+    #[prost(btree_map = "string, message", tag = "3")]
+    pub times: BTreeMap<String, PinMoments>,
+}
+
+/// Times in nanoseconds since the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub(crate) struct PinMoments {
+    #[prost(int64, optional, tag = "1")]
+    pub pinned: Option<i64>,
+    #[prost(int64, optional, tag = "2")]
+    pub unpinned: Option<i64>,
 }
 
 /// A one-way message to another node.

@@ -32,9 +32,42 @@ pub struct Deployment {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionUse {
     /// Open workflows that are pinned to it.
-    pub pinned: u64,
+    pub pinned: Pins,
     /// Whether a worker of it polled lately.
     pub has_pollers: bool,
+}
+
+/// What is known of the workflows that are pinned to a version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// Those that are open.
+    pub open: u64,
+    /// When one of them closed or was pinned to another version, if that is known.
+    pub last_unpinned: Option<Nanos>,
+}
+
+impl Pins {
+    /// So many open workflows.
+    pub fn of(open: u64) -> Self {
+        Self { open, last_unpinned: None }
+    }
+}
+
+/// When workflows were pinned to a version, and no longer were, as a node saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinTimes {
+    /// When a workflow was first pinned to it.
+    pub pinned: Option<Nanos>,
+    /// When the last one closed, or was pinned to another version.
+    pub unpinned: Option<Nanos>,
+}
+
+impl PinTimes {
+    /// Adds what came later, or was seen at another node.
+    pub fn add(&mut self, other: Self) {
+        self.pinned = self.pinned.into_iter().chain(other.pinned).min();
+        self.unpinned = self.unpinned.max(other.unpinned);
+    }
 }
 
 /// How far a version is from being unused.
@@ -139,30 +172,54 @@ impl Deployment {
 
     /// How a version drains; `None` if it was never used, or is current or ramping. A version to which workflows are pinned is
     /// draining, whatever it was before.
-    pub fn drainage(&self, build: &BuildRecord, pinned: u64, at: DrainageView) -> Option<Drainage> {
-        let is_routed = self.is_current(&build.build) || self.is_ramping(&build.build);
-        if is_routed || build.drainage() == DrainageStatus::Unspecified && pinned == 0 {
+    pub fn drainage(&self, build: &BuildRecord, pinned: Pins, at: DrainageView) -> Option<Drainage> {
+        let stored = build.drainage();
+        // A version of the same name that was removed is another one.
+        let unpinned = pinned.last_unpinned.filter(|at| *at >= build.created);
+        let was_used = stored != DrainageStatus::Unspecified || pinned.open > 0 || unpinned.is_some();
+        if self.is_routed(&build.build) || !was_used {
             return None;
         }
-        let drained = pinned == 0 && at.now >= build.deactivated.saturating_add(at.grace);
-        let is_known = build.drainage() == drainage_status(drained);
-        Some(Drainage { drained, changed: if is_known { build.drainage_changed } else { at.now } })
+        let grace_over = if build.deactivated == 0 { 0 } else { build.deactivated.saturating_add(at.grace) };
+        let drained = pinned.open == 0 && at.now >= grace_over;
+        let changed = match drained {
+            _ if stored == drainage_status(drained) => build.drainage_changed,
+            // Since the grace was over and the last workflow was gone.
+            true => grace_over.max(unpinned.unwrap_or_default()).max(build.drainage_changed).min(at.now),
+            false => at.now,
+        };
+        Some(Drainage { drained, changed })
     }
 
-    /// Notes how far versions are from being unused.
-    pub fn note_drainages(&mut self, pinned: &PinnedCounts, at: DrainageView) {
-        let builds = self.record.builds.iter();
-        let found: Vec<_> = builds.map(|build| self.drainage(build, pinned.of(&self.name, &build.build), at)).collect();
-        for (build, drainage) in self.record.builds.iter_mut().zip(found) {
-            if let Some(Drainage { drained, changed }) = drainage {
+    /// Whether a version is the current one, or ramps.
+    pub fn is_routed(&self, build: &str) -> bool {
+        self.is_current(build) || self.is_ramping(build)
+    }
+
+    /// Notes how far versions are from being unused. `times` say of some of them when workflows were pinned to them and no longer were.
+    pub fn note_drainages(&mut self, pinned: &PinnedCounts, times: &BTreeMap<String, PinTimes>, at: DrainageView) {
+        for place in 0..self.record.builds.len() {
+            let mut build = self.record.builds[place].clone();
+            if self.is_routed(&build.build) {
+                continue;
+            }
+            let times = times.get(&build.build).copied().unwrap_or_default();
+            if let Some(pinned) = times.pinned.filter(|_| build.drainage() != DrainageStatus::Draining) {
+                build.set_drainage(DrainageStatus::Draining);
+                build.drainage_changed = pinned;
+            }
+            let known = pinned.of(&self.name, &build.build);
+            let pins = Pins { last_unpinned: known.last_unpinned.max(times.unpinned), ..known };
+            if let Some(Drainage { drained, changed }) = self.drainage(&build, pins, at) {
                 build.set_drainage(drainage_status(drained));
                 build.drainage_changed = changed;
             }
+            self.record.builds[place] = build;
         }
     }
 
-    /// The status of a version to which so many open workflows are pinned.
-    pub fn status(&self, build: &BuildRecord, pinned: u64, at: DrainageView) -> Status {
+    /// The status of a version to which open workflows may be pinned.
+    pub fn status(&self, build: &BuildRecord, pinned: Pins, at: DrainageView) -> Status {
         if self.is_current(&build.build) {
             return Status::Current;
         }
@@ -211,27 +268,64 @@ impl Deployment {
 
 /// Puts deployments together from documents, which come in any order.
 #[derive(Debug, Default)]
-pub struct StoredDeployments(BTreeMap<String, Deployment>);
+pub struct StoredDeployments(BTreeMap<String, StoredDocuments>);
+
+/// The documents of one deployment.
+#[derive(Debug, Default)]
+struct StoredDocuments {
+    record: Option<Bytes>,
+    /// By build id.
+    versions: BTreeMap<String, Bytes>,
+}
+
+/// What documents contain.
+#[derive(Debug, Default)]
+pub struct LoadedDeployments {
+    /// The deployments whose documents can be read.
+    pub deployments: Vec<Deployment>,
+    /// The names of the others, and why they cannot be read.
+    pub unreadable: BTreeMap<String, String>,
+}
 
 impl StoredDeployments {
     /// Takes a document.
-    pub fn add(&mut self, document: &str, content: Bytes) -> Result<(), prost::DecodeError> {
+    pub fn add(&mut self, document: &str, content: Bytes) {
         let rest = document.strip_prefix(PREFIX).unwrap_or(document);
         let (name, build) = rest.split_once(':').map_or((rest, None), |(name, build)| (name, Some(build)));
-        let deployment = self.0.entry(name.to_owned()).or_default();
-        name.clone_into(&mut deployment.name);
+        let stored = self.0.entry(name.to_owned()).or_default();
         match build {
-            None => deployment.record = DeploymentRecord::decode(content)?,
-            Some(build) => {
-                deployment.versions.insert(build.to_owned(), Arc::new(VersionRecord::decode(content)?));
-            }
+            None => stored.record = Some(content),
+            Some(build) => drop(stored.versions.insert(build.to_owned(), content)),
         }
-        Ok(())
     }
 
-    /// The deployments.
-    pub fn finish(self) -> Vec<Deployment> {
-        self.0.into_values().collect()
+    /// Reads the deployments. One that cannot be read does not affect the others.
+    pub fn finish(self) -> LoadedDeployments {
+        let mut loaded = LoadedDeployments::default();
+        for (name, stored) in self.0 {
+            match stored.read(&name) {
+                Ok(deployment) => loaded.deployments.push(deployment),
+                Err(why) => drop(loaded.unreadable.insert(name, why)),
+            }
+        }
+        loaded
+    }
+}
+
+impl StoredDocuments {
+    /// Documents of versions that the deployment does not list are left out of account.
+    fn read(mut self, name: &str) -> Result<Deployment, String> {
+        let unreadable = |document: String, error| format!("document {document:?}: {error}");
+        let record = self.record.ok_or_else(|| format!("document {:?} is missing", Deployment::document(name)))?;
+        let record = DeploymentRecord::decode(record).map_err(|error| unreadable(Deployment::document(name), error))?;
+        let mut versions = BTreeMap::new();
+        for BuildRecord { build, .. } in &record.builds {
+            let content = self.versions.remove(build).unwrap_or_default();
+            let version = VersionRecord::decode(content)
+                .map_err(|error| unreadable(Deployment::version_document(name, build), error))?;
+            versions.insert(build.clone(), Arc::new(version));
+        }
+        Ok(Deployment { name: name.to_owned(), record, versions })
     }
 }
 

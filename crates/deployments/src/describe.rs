@@ -14,20 +14,29 @@ use segno_proto::{
 };
 
 use crate::{
-    deployment::{Deployment, DrainageView},
+    deployment::{Deployment, DrainageView, Pins},
     names,
     records::BuildRecord,
     routing::{MemberQueue, QueueType},
 };
 
-/// Open workflows that are pinned to versions, which are written `name:build`.
+/// Workflows that are pinned to versions, which are written `name:build`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PinnedCounts(pub BTreeMap<String, u64>);
+pub struct PinnedCounts {
+    /// Those that are open.
+    pub open: BTreeMap<String, u64>,
+    /// When the last one was no longer pinned to a version, where that is known.
+    pub last_unpinned: BTreeMap<String, Nanos>,
+}
 
 impl PinnedCounts {
-    /// How many are pinned to a version.
-    pub fn of(&self, name: &str, build: &str) -> u64 {
-        self.0.get(&names::colon(name, Some(build))).copied().unwrap_or_default()
+    /// What is pinned to a version.
+    pub fn of(&self, name: &str, build: &str) -> Pins {
+        let version = names::colon(name, Some(build));
+        Pins {
+            open: self.open.get(&version).copied().unwrap_or_default(),
+            last_unpinned: self.last_unpinned.get(&version).copied(),
+        }
     }
 }
 

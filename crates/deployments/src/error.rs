@@ -18,6 +18,16 @@ pub enum DeploymentError {
     /// A limit of the namespace or of the deployment is reached.
     #[error("{0}")]
     LimitReached(String),
+    /// The deployment has as many versions as it may, and none of them can be removed for another one.
+    #[error(
+        "cannot add version {version} since maximum number of versions ({max}) have been registered in the deployment"
+    )]
+    VersionsFull {
+        /// The version that is refused, written `name.build`.
+        version: String,
+        /// The limit.
+        max: usize,
+    },
     /// The node has no deployments.
     #[error("Worker Deployment Versions are disabled on this namespace.")]
     Disabled,

@@ -16,7 +16,9 @@ mod records;
 mod registry;
 mod routing;
 
-pub use deployment::{Deployment, Drainage, DrainageView, StoredDeployments, VersionUse};
+pub use deployment::{
+    Deployment, Drainage, DrainageView, LoadedDeployments, PinTimes, Pins, StoredDeployments, VersionUse,
+};
 pub use derive::RoutingSource;
 pub use describe::PinnedCounts;
 pub use error::DeploymentError;

@@ -23,6 +23,8 @@ pub struct DeploymentLimits {
     pub drainage_grace: Nanos,
     /// How long a worker counts as a poller of its version.
     pub poller_ttl: Nanos,
+    /// After so long a version that is inactive or drained, and that has no pollers, is removed; `None` if it is kept.
+    pub retention: Option<Nanos>,
 }
 
 impl Default for DeploymentLimits {
@@ -35,6 +37,7 @@ impl Default for DeploymentLimits {
             versions_of_queue_max: 200,
             drainage_grace: 10 * SECOND,
             poller_ttl: 300 * SECOND,
+            retention: None,
         }
     }
 }
@@ -49,11 +52,10 @@ impl DeploymentLimits {
     /// Refuses a further version of a deployment, written `name.build`.
     pub(crate) fn check_versions(&self, count: usize, version: &str) -> Result<(), DeploymentError> {
         let max = self.versions_max;
-        reached(count >= max, || {
-            format!(
-                "cannot add version {version} since maximum number of versions ({max}) have been registered in the deployment"
-            )
-        })
+        match count >= max {
+            true => Err(DeploymentError::VersionsFull { version: version.to_owned(), max }),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a further queue of a version.

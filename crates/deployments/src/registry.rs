@@ -39,6 +39,8 @@ type Namespaces = HashMap<NamespaceKey, NamespaceEntry>;
 #[derive(Debug, Default)]
 pub struct Registry {
     namespaces: RwLock<Namespaces>,
+    /// Deployments whose documents cannot be read. They are left as they are.
+    unreadable: RwLock<HashMap<NamespaceKey, BTreeMap<String, String>>>,
     /// Whether any namespace has deployments: without them a task costs no lock.
     any: AtomicBool,
 }
@@ -138,6 +140,36 @@ impl Registry {
             namespaces.insert(namespace, NamespaceEntry { deployments, routing });
         }
         self.any.store(!namespaces.is_empty(), Ordering::Release);
+    }
+
+    /// Sets which deployments of a namespace cannot be read, and why. Says which of them could be read before, or were not there.
+    pub fn set_unreadable(
+        &self,
+        namespace: NamespaceKey,
+        unreadable: BTreeMap<String, String>,
+    ) -> Vec<(String, String)> {
+        let mut all = self.unreadable.write().unwrap_or_else(PoisonError::into_inner);
+        let before = all.remove(&namespace).unwrap_or_default();
+        let new = unreadable.iter().filter(|(name, _)| !before.contains_key(*name));
+        let new = new.map(|(name, why)| (name.clone(), why.clone())).collect();
+        if !unreadable.is_empty() {
+            all.insert(namespace, unreadable);
+        }
+        new
+    }
+
+    /// Why a deployment cannot be read, if it cannot.
+    pub fn unreadable(&self, namespace: NamespaceKey, name: &str) -> Option<String> {
+        self.unreadable.read().unwrap_or_else(PoisonError::into_inner).get(&namespace)?.get(name).cloned()
+    }
+
+    /// Forgets the deployments of namespaces that are gone.
+    pub fn retain(&self, is_there: impl Fn(NamespaceKey) -> bool) {
+        let mut namespaces = self.namespaces.write().unwrap_or_else(PoisonError::into_inner);
+        namespaces.retain(|namespace, _| is_there(*namespace));
+        self.any.store(!namespaces.is_empty(), Ordering::Release);
+        drop(namespaces);
+        self.unreadable.write().unwrap_or_else(PoisonError::into_inner).retain(|namespace, _| is_there(*namespace));
     }
 
     /// Replaces the routing of a namespace.

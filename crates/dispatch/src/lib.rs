@@ -10,6 +10,7 @@ mod offers;
 mod polls;
 mod query;
 mod queue_config;
+mod queue_uses;
 mod refill;
 mod remote_queues;
 mod starts;
@@ -58,13 +59,15 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// The part that hands tasks of these runs to workers. From now on it carries out what follows from transitions.
+    /// The part that hands tasks of these runs to workers. From now on it carries out what follows from transitions, and says who uses
+    /// queues.
     pub fn new(runs: Arc<Runs>, matching: Arc<Matching>, workers: Arc<Workers>) -> Arc<Self> {
         let (direct_queries, configuring) = (DirectQueries::default(), tokio::sync::Mutex::default());
         let dispatch =
             Arc::new(Self { runs, matching, workers, direct_queries, configuring, remote_queues: OnceLock::new() });
         let effects: Weak<Self> = Arc::downgrade(&dispatch);
-        dispatch.runs.effects.set(effects);
+        dispatch.runs.effects.set(effects.clone());
+        dispatch.runs.queue_uses.set(effects);
         dispatch
     }
 

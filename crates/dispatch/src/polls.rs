@@ -106,9 +106,10 @@ impl Dispatch {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<T>, CallError> {
-        let Some(offer) = self.remote_queues().and_then(|remote| remote.own_task(task)) else {
-            return Ok(None);
-        };
+        let Some(remote) = self.remote_queues() else { return Ok(None) };
+        // The home may know a newer routing: without it the task would return to the same worker at once.
+        remote.reach_revision(task.revision).await?;
+        let Some(offer) = remote.own_task(task) else { return Ok(None) };
         // Until it is started the queue's home holds it.
         T::begin(self, poll, worker_version, offer, Delivery::new(self, HeldWork::Nothing)).await
     }

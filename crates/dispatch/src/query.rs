@@ -60,14 +60,19 @@ impl Dispatch {
             return self.query_run(key, current, query, condition, deadline).await;
         };
         if refused(&run, condition).is_none() {
-            self.refuse_drained(&run, pinned).await?;
+            self.refuse_drained(&run, pinned, deadline).await?;
         }
         // Early enough for the caller to hear why there is no answer.
         let left = deadline.saturating_duration_since(Instant::now());
         let until = deadline - REPLY_RESERVE.min(left / 2);
         match self.query_run(key, current, query, condition, until).await {
-            Err(CallError::DeadlineExceeded) if !self.is_polled_by(&run, pinned).await => {
-                Err(CallError::NotReady(NO_POLLER.to_owned()))
+            Err(CallError::DeadlineExceeded) => {
+                // Without an answer of the queue's home there is no better one than that the time is up.
+                let polled = tokio::time::timeout_at(deadline, self.is_polled_by(&run, pinned)).await;
+                Err(match polled {
+                    Ok(Ok(false)) => CallError::NotReady(NO_POLLER.to_owned()),
+                    _ => CallError::DeadlineExceeded,
+                })
             }
             reply => reply,
         }

@@ -6,10 +6,15 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use segno_deployments::{MemberQueue, Version};
 use segno_engine::activity::Sdk;
 use segno_environment::connection::ConnectionId;
 use segno_matching::{QueueKey, QueuePlace, RemoteTask, TaskOffer};
-use segno_runs::ports::PortFuture;
+use segno_runs::{
+    error::CallError,
+    ports::{PortFuture, queue_use::QueueUse},
+};
+use segno_store::{NamespaceKey, cluster::NodeId};
 use segno_workers::{HomeOffer, OtherNodes};
 
 use super::{Delivery, Poll};
@@ -85,6 +90,18 @@ pub trait RemoteQueues: OtherNodes + Send + Sync + 'static {
 
     /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
     fn wait_for_task<'a>(self: Arc<Self>, poll: &'a Poll) -> PortFuture<'a, Option<(TaskOffer, Delivery)>>;
+
+    /// How workers of a version use a queue whose home is another node.
+    fn queue_use<'a>(
+        &'a self,
+        home: NodeId,
+        namespace: NamespaceKey,
+        queue: &'a MemberQueue,
+        version: &'a Version,
+    ) -> PortFuture<'a, Result<QueueUse, CallError>>;
+
+    /// Reads the documents of the cluster if this node has an older revision.
+    fn reach_revision(&self, revision: i64) -> PortFuture<'_, Result<(), CallError>>;
 
     /// Lets the node that serves the run of a task start it for a poll, and gives its response to the poll. `None` if the task is over.
     fn start_task<'a>(

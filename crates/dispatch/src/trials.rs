@@ -59,7 +59,7 @@ pub struct TrialCandidate {
     pub version: Option<Version>,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug)]
 pub enum TrialOutcome {
     /// The worker replayed the run.
@@ -314,7 +314,7 @@ fn trial_of(run: &Run, candidate: &TrialCandidate, last: CompletedTaskEvents) ->
     Trial { queue, route, last_event_id, previous_started_event_id }
 }
 
-/// What a failed answer means.
+/// The outcome of a trial whose answer is a failure.
 fn outcome_of(failed: QueryFailure) -> TrialOutcome {
     let has_diverged = has_diverged(&failed);
     let QueryFailure { message, failure, cause } = failed;

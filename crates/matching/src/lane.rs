@@ -34,6 +34,15 @@ pub struct WaitingPoll {
     pub hand_over: oneshot::Sender<PollAnswer>,
 }
 
+/// The last poll of an identity.
+struct LastPoll {
+    at: Nanos,
+    /// What the worker said of its version.
+    version: PollerVersion,
+    /// The instance key of the worker, if it has one.
+    worker: String,
+}
+
 /// The tasks and polls of one version.
 #[derive(Default)]
 pub struct Lane {
@@ -48,8 +57,8 @@ pub struct Lane {
     pub overflowed: bool,
     /// When the last poll began.
     pub last_poll: Nanos,
-    /// Workers that polled lately, by identity: when, and what they said of their version.
-    pollers: HashMap<String, (Nanos, PollerVersion)>,
+    /// Workers that polled lately, by identity.
+    pollers: HashMap<String, LastPoll>,
     /// The rates of tasks that come and go, by priority.
     pub measured: TaskRates,
     /// How much advice to poll more may be given.
@@ -163,46 +172,58 @@ impl Lane {
         self.waiting_elsewhere.clear();
     }
 
-    /// A worker polls.
-    pub fn polled(&mut self, identity: &str, version: &PollerVersion, now: Nanos) {
+    /// A worker polls; `worker` are its identity and its instance key.
+    pub fn polled(&mut self, (identity, worker): (&str, &str), version: &PollerVersion, now: Nanos) {
         self.last_poll = now;
-        if let Some((at, known)) = self.pollers.get_mut(identity) {
-            *at = now;
-            if known != version {
-                known.clone_from(version);
+        if let Some(last) = self.pollers.get_mut(identity) {
+            last.at = now;
+            if last.version != *version {
+                last.version.clone_from(version);
+            }
+            if last.worker != worker {
+                worker.clone_into(&mut last.worker);
             }
             return;
         }
         if self.pollers.len() >= POLLERS_MAX {
-            let oldest = self.pollers.iter().min_by_key(|(_, (at, _))| *at).map(|(identity, _)| identity.clone());
+            let oldest = self.pollers.iter().min_by_key(|(_, last)| last.at).map(|(identity, _)| identity.clone());
             oldest.map(|identity| self.pollers.remove(&identity));
         }
-        self.pollers.insert(identity.to_owned(), (now, version.clone()));
+        let last = LastPoll { at: now, version: version.clone(), worker: worker.to_owned() };
+        self.pollers.insert(identity.to_owned(), last);
     }
 
-    /// An identity will not poll again.
-    pub fn forget_poller(&mut self, identity: &str) {
-        self.pollers.remove(identity);
+    /// A worker will not poll again; it is known by its identity and its instance key. Another worker of the same identity may: its last
+    /// poll has another key. Polls of older SDKs have none.
+    pub fn forget_poller(&mut self, (identity, worker): (&str, &str)) {
+        if self.pollers.get(identity).is_some_and(|last| last.worker.is_empty() || last.worker == worker) {
+            self.pollers.remove(identity);
+        }
+    }
+
+    /// A worker process will not poll again.
+    pub fn forget_worker(&mut self, worker: &str) {
+        self.pollers.retain(|_, last| last.worker != worker || worker.is_empty());
     }
 
     /// Workers that polled since a moment.
     pub fn pollers(&mut self, since: Nanos) -> impl Iterator<Item = Poller> {
-        self.pollers.retain(|_, (at, _)| *at > since);
-        self.pollers.iter().map(|(identity, (at, version))| Poller {
+        self.pollers.retain(|_, last| last.at > since);
+        self.pollers.iter().map(|(identity, last)| Poller {
             identity: identity.clone(),
-            at: *at,
-            version: version.clone(),
+            at: last.at,
+            version: last.version.clone(),
         })
     }
 
     /// Whether a worker waits here, or polled since a moment and did not shut down.
     pub fn is_polled(&self, since: Nanos) -> bool {
-        self.waiting() > 0 || self.pollers.values().any(|(at, _)| *at > since)
+        self.waiting() > 0 || self.pollers.values().any(|last| last.at > since)
     }
 
     /// How many workers polled since a moment and did not shut down.
     pub fn pollers_since(&self, since: Nanos) -> usize {
-        self.pollers.values().filter(|(at, _)| *at > since).count()
+        self.pollers.values().filter(|last| last.at > since).count()
     }
 
     /// Whether nothing is here that a later poll or task would miss.

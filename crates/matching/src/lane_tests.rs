@@ -315,7 +315,7 @@ fn a_version_without_workers_cannot_keep_the_tasks_of_others_out() {
     let [a, b, _] = versions();
     let start = 10 * MEMORY;
     let mut queue = Queue::new(100, routing(QueueKind::Workflow, Some(&b), None));
-    queue.polled(Some(&b), "w", &says(&b), start, MEMORY);
+    queue.polled(Some(&b), ("w", ""), &says(&b), start, MEMORY);
     for run in 0..100 {
         assert_eq!(offer(&mut queue, run, 3, pinned(&a), start), OfferOutcome::Kept);
     }
@@ -341,7 +341,7 @@ fn what_was_forgotten_may_belong_to_another_version_after_a_change() {
     let mut queue = Queue::new(1, routing(QueueKind::Workflow, Some(&a), None));
     offer(&mut queue, 1, 3, routed(1), 0);
     assert_eq!(offer(&mut queue, 2, 3, routed(1), 0), OfferOutcome::Overflowed);
-    queue.polled(Some(&b), "w", &says(&b), 1, MEMORY);
+    queue.polled(Some(&b), ("w", ""), &says(&b), 1, MEMORY);
     queue.reroute(routing(QueueKind::Workflow, Some(&b), None), 0);
     assert_eq!(take(&mut queue, Some(&b), 1), Some(1));
     assert!(queue.wants_refill(Some(&b)));
@@ -360,12 +360,16 @@ fn figures_and_pollers_are_known_by_version() {
     let all = queue.stats(11 * SECOND)[&3];
     assert_eq!((all.backlog, all.oldest, all.add_rate > 0.0), (5, SECOND, true));
 
-    queue.polled(Some(&a), "same", &says(&a), 10 * SECOND, MEMORY);
-    queue.polled(Some(&b), "same", &says(&b), 12 * SECOND, MEMORY);
+    queue.polled(Some(&a), ("same", "key a"), &says(&a), 10 * SECOND, MEMORY);
+    queue.polled(Some(&b), ("same", "key b"), &says(&b), 12 * SECOND, MEMORY);
     assert!(queue.is_polled_by(Some(&a), 9 * SECOND) && !queue.is_polled_by(Some(&a), 11 * SECOND));
     assert_eq!(queue.pollers(0).len(), 2, "one identity, two versions");
-    queue.forget_poller("same");
+    queue.forget_poller(("same", "key a"));
     assert!(!queue.is_polled_by(Some(&a), 0), "it shut down");
+    assert!(queue.is_polled_by(Some(&b), 0), "that is another worker");
+    queue.forget_worker("");
+    queue.forget_worker("key b");
+    assert!(!queue.is_polled_by(Some(&b), 0), "it is gone");
     let _waits = wait(&mut queue, 1, Some(&a));
     assert!(queue.is_polled_by(Some(&a), 13 * SECOND), "a poll that waits counts");
 }
@@ -375,7 +379,7 @@ fn lanes_of_versions_that_are_gone_are_forgotten() {
     let mut queue = queue(None, None);
     for build in 0..1000 {
         let version = version(&build.to_string());
-        queue.polled(Some(&version), "w", &says(&version), build * SECOND, MEMORY);
+        queue.polled(Some(&version), ("w", ""), &says(&version), build * SECOND, MEMORY);
     }
     let remembered = queue.pollers(-1).len();
     assert!(remembered <= 301, "{remembered}");

@@ -62,7 +62,7 @@ use route::LaneRouting;
 
 /// A sticky queue without a poll for this long has lost its worker.
 const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
-/// Pollers are remembered for five minutes.
+/// Pollers are remembered for five minutes at least.
 const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
 /// The priority of a task that names none.
 pub const PRIORITY_DEFAULT: i32 = 3;
@@ -113,6 +113,10 @@ pub struct Matching {
     deployments: Arc<Registry>,
     /// See [`Queue::new`].
     backlog_max: usize,
+    /// How long a worker counts as a poller of its version.
+    poller_ttl: Nanos,
+    /// How long pollers are remembered.
+    poller_memory: Nanos,
     queues: Mutex<HashMap<QueueKey, Queue>>,
     /// Names of the keys of sticky queues, by the name that their worker knows. Locked after `queues`.
     sticky: Mutex<HashMap<(NamespaceKey, String), Vec<String>>>,
@@ -184,6 +188,8 @@ impl Matching {
             metrics,
             deployments,
             backlog_max,
+            poller_ttl: POLLER_MEMORY,
+            poller_memory: POLLER_MEMORY,
             queues: Mutex::default(),
             sticky: Mutex::default(),
             next_waiting: AtomicU64::new(0),
@@ -192,6 +198,11 @@ impl Matching {
             configs: Mutex::default(),
             limits_changed: Notify::new(),
         }
+    }
+
+    /// The same, with workers that count as pollers of their version for so long.
+    pub fn with_poller_ttl(self, poller_ttl: Nanos) -> Self {
+        Self { poller_ttl, poller_memory: POLLER_MEMORY.max(poller_ttl), ..self }
     }
 
     /// A queue, with its limits and routing if it is new.
@@ -259,14 +270,21 @@ impl Matching {
         lock(&self.queues).get(key).is_some_and(|queue| queue.is_quiet(lane))
     }
 
-    /// A worker polls a queue at another node, if it has an identity, and tasks met workers of its version there.
-    pub fn polled_elsewhere(&self, key: &QueueKey, identity: &str, version: &PollerVersion, met: &BTreeMap<i32, u32>) {
+    /// A worker polls a queue at another node, if it has an identity, and tasks met workers of its version there. `worker` are its
+    /// identity and its instance key.
+    pub fn polled_elsewhere(
+        &self,
+        key: &QueueKey,
+        worker: (&str, &str),
+        version: &PollerVersion,
+        met: &BTreeMap<i32, u32>,
+    ) {
         let now = self.clock.now();
         let lane = version.lane(key.kind);
         let mut queues = lock(&self.queues);
         let queue = self.queue(&mut queues, key);
-        if !identity.is_empty() {
-            queue.polled(lane.as_ref(), identity, version, now, POLLER_MEMORY);
+        if !worker.0.is_empty() {
+            queue.polled(lane.as_ref(), worker, version, now, self.poller_memory);
         }
         met.iter().for_each(|(priority, count)| queue.count_remote_matches(lane.as_ref(), *priority, *count, now));
     }
@@ -274,7 +292,7 @@ impl Matching {
     /// Whether a queue takes no more tasks that storage knows.
     pub fn is_full(&self, key: &QueueKey) -> bool {
         let now = self.clock.now();
-        lock(&self.queues).get(key).is_some_and(|queue| queue.is_full(now, POLLER_MEMORY))
+        lock(&self.queues).get(key).is_some_and(|queue| queue.is_full(now, self.poller_memory))
     }
 
     /// The routing of a namespace has changed: its queues read it again, and polls that wait are served by it. Once this
@@ -295,7 +313,7 @@ impl Matching {
 
     /// Whether a worker of a version waits in a queue, or polled it lately and did not shut down since.
     pub fn is_polled_by(&self, key: &QueueKey, version: Option<&Version>) -> bool {
-        let since = self.clock.now() - POLLER_MEMORY;
+        let since = self.clock.now() - self.poller_ttl;
         lock(&self.queues).get(key).is_some_and(|queue| queue.is_polled_by(version, since))
     }
 
@@ -356,7 +374,7 @@ impl Matching {
         let mut queues = lock(&self.queues);
         if queues.len() > self.sweep_above.load(Ordering::Relaxed) && !queues.contains_key(poll.queue) {
             // Sticky queues of workers that are long gone.
-            queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
+            queues.retain(|_, queue| queue.in_use(now, self.poller_memory));
             lock(&self.sticky).retain(|(namespace, _), names| {
                 let is_there = |name: &String| {
                     let key = QueueKey { namespace: *namespace, kind: QueueKind::Sticky, name: name.clone() };
@@ -372,7 +390,7 @@ impl Matching {
         }
         let queue = self.queue(&mut queues, poll.queue);
         if is_new {
-            queue.polled(poll.lane, poll.identity, poll.version, now, POLLER_MEMORY);
+            queue.polled(poll.lane, (poll.identity, poll.worker), poll.version, now, self.poller_memory);
             if let Some(per_second) = poll.tasks_per_second {
                 queue.limits.set_by_worker(per_second);
             }
@@ -436,6 +454,20 @@ impl Matching {
         queues.get(key).is_some_and(|queue| {
             !queue.abandoned && (queue.waiting() > 0 || now - queue.last_poll() < STICKY_SILENCE_MAX)
         })
+    }
+
+    /// A worker process is gone: it is no longer listed among the pollers of these queues.
+    pub fn forget_worker<'a>(&self, namespace: NamespaceKey, worker: &str, names: impl IntoIterator<Item = &'a str>) {
+        let mut queues = lock(&self.queues);
+        for name in names {
+            let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: name.to_owned() };
+            for kind in KINDS {
+                key.kind = kind;
+                if let Some(queue) = queues.get_mut(&key) {
+                    queue.forget_worker(worker);
+                }
+            }
+        }
     }
 
     /// A worker process leaves: its polls in some queues end.
@@ -542,7 +574,7 @@ impl Matching {
     pub fn pollers(&self, key: &QueueKey) -> Vec<Poller> {
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
-        queues.get_mut(key).map(|queue| queue.pollers(now - POLLER_MEMORY)).unwrap_or_default()
+        queues.get_mut(key).map(|queue| queue.pollers(now - self.poller_memory)).unwrap_or_default()
     }
 
     /// The queues with the most tasks, sticky ones and those for commands left out.
@@ -551,7 +583,7 @@ impl Matching {
         let queues = lock(&self.queues);
         let shown = queues.iter().filter(|(key, queue)| !queue.sticky && key.kind != QueueKind::WorkerCommand);
         let mut all: Vec<_> = shown
-            .filter(|(_, queue)| queue.in_use(now, POLLER_MEMORY))
+            .filter(|(_, queue)| queue.in_use(now, self.poller_memory))
             .map(|(key, queue)| {
                 let oldest = queue.stats(now).values().map(|stats| stats.oldest).max().unwrap_or(0);
                 let last_poll = Some(queue.last_poll());
@@ -573,12 +605,13 @@ impl Matching {
         })
     }
 
-    /// An identity did not ask lately after all.
-    pub fn forget_poller(&self, namespace: NamespaceKey, name: &str, kinds: &[QueueKind], identity: &str) {
+    /// A worker did not poll lately after all. `worker` are its identity and its instance key: another worker may have the same
+    /// identity.
+    pub fn forget_poller(&self, namespace: NamespaceKey, name: &str, kinds: &[QueueKind], worker: (&str, &str)) {
         let mut queues = lock(&self.queues);
         for kind in kinds {
             if let Some(queue) = queues.get_mut(&QueueKey { namespace, kind: *kind, name: name.to_owned() }) {
-                queue.forget_poller(identity);
+                queue.forget_poller(worker);
             }
         }
     }

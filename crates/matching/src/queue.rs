@@ -330,11 +330,11 @@ impl Queue {
         self.lanes.open(version).measured.passed(priority, count, now);
     }
 
-    /// A worker polls. Idle lanes are forgotten after `memory`.
+    /// A worker polls; `worker` are its identity and its instance key. Idle lanes are forgotten after `memory`.
     pub fn polled(
         &mut self,
         version: Option<&Version>,
-        identity: &str,
+        worker: (&str, &str),
         said: &PollerVersion,
         now: Nanos,
         memory: Nanos,
@@ -343,12 +343,17 @@ impl Queue {
         if self.lanes.count() >= LANES_SWEEP && self.lanes.get(version).is_none() {
             self.lanes.forget_idle(now - memory);
         }
-        self.lanes.open(version).polled(identity, said, now);
+        self.lanes.open(version).polled(worker, said, now);
     }
 
-    /// An identity will not poll again.
-    pub fn forget_poller(&mut self, identity: &str) {
-        self.lanes.iter_mut().for_each(|(_, lane)| lane.forget_poller(identity));
+    /// A worker will not poll again; see [`Lane::forget_poller`].
+    pub fn forget_poller(&mut self, worker: (&str, &str)) {
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.forget_poller(worker));
+    }
+
+    /// A worker process will not poll again.
+    pub fn forget_worker(&mut self, worker: &str) {
+        self.lanes.iter_mut().for_each(|(_, lane)| lane.forget_worker(worker));
     }
 
     /// Workers that polled since a moment, by identity.
@@ -559,7 +564,7 @@ mod tests {
     fn pollers_are_few_and_the_newest_are_known() {
         let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
         for at in 0..10 * POLLERS_MAX as Nanos {
-            queue.polled(None, &format!("worker {at}"), &PollerVersion::default(), at, Nanos::MAX);
+            queue.polled(None, (&format!("worker {at}"), ""), &PollerVersion::default(), at, Nanos::MAX);
         }
         let pollers = queue.pollers(-1);
         assert_eq!(pollers.len(), POLLERS_MAX);

@@ -34,6 +34,10 @@ pub struct RemoteTask {
     /// A command for a worker.
     #[prost(message, optional, tag = "8")]
     pub command: Option<Command>,
+    /// The revision of the documents of the cluster by which the sender found the task's version; 0 if versions do not matter. A node
+    /// that has an older one reads the documents before it decides about the task.
+    #[prost(int64, tag = "9")]
+    pub revision: i64,
 }
 
 /// By what the home of a queue finds the lane of a task.

@@ -27,7 +27,7 @@ pub struct QueueStats {
 
 impl QueueStats {
     /// Adds those of other tasks of the queue.
-    pub(super) fn add(&mut self, other: Self) {
+    pub fn add(&mut self, other: Self) {
         self.backlog += other.backlog;
         self.oldest = self.oldest.max(other.oldest);
         self.add_rate += other.add_rate;

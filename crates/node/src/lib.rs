@@ -34,17 +34,13 @@ pub use segno_operations::{
     NamespaceOperations, NewBatch, NewKeyError, NewVerification, Step, StepError, TrialFuture, Trials,
     VerificationError, Verifications, export, import, step_id, verification,
 };
-pub use segno_runs::ports::{
-    PortFuture,
-    owner::Place,
-    queue_use::{QueueUse, QueueUses},
-};
+pub use segno_runs::ports::{PortFuture, owner::Place};
 pub use segno_runs::{
     ActivityToken, CallError, CallLimits, CompletionPages, Current, CustomAttribute, FoundRun, FoundRuns, HistoryPage,
     HistoryView, ListCaller, ListPosition, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
     NodeOptions, PAGES_MAX, PagesLost, QueryAnswer, QueryFailure, QueryReply, QueryToken, RULES_MAX, RunSelector, Runs,
     SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated, TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError,
-    UpdateReply, UpdateStage, WaitFor, WithStartError, WorkflowKey, kind_of, state_facts, with_request_bytes,
+    UpdateReply, UpdateStage, Uses, WaitFor, WithStartError, WorkflowKey, kind_of, state_facts, with_request_bytes,
 };
 pub use segno_scripts::{
     Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,

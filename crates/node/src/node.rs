@@ -73,7 +73,8 @@ impl Node {
         };
         let runs = Runs::new(store, &environment, options, owner, host.clone()).await?;
         let (clock, metrics, deployments) = (runs.clock.clone(), runs.metrics.clone(), runs.deployments.clone());
-        let matching = Arc::new(Matching::new(options.queue_tasks_max, clock, metrics, deployments));
+        let matching = Matching::new(options.queue_tasks_max, clock, metrics, deployments);
+        let matching = Arc::new(matching.with_poller_ttl(options.deployments.poller_ttl));
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
         let access_keys = AccessKeys::new(runs.clone());

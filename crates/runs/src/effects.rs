@@ -66,8 +66,9 @@ impl Runs {
         }
     }
 
-    /// Notes what workers hold of a run, see [`Effects::note_holds`].
+    /// Notes what workers hold of a run, see [`Effects::note_holds`], and the version to which it is pinned.
     pub fn note_holds(&self, before: Option<&Run>, after: &Run, changed: Option<&[i64]>) {
+        self.note_pins(before, after);
         if let Some(effects) = self.effects() {
             effects.note_holds(before, after, changed);
         }

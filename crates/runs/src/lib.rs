@@ -57,6 +57,7 @@ mod visibility;
 mod wakes;
 
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
+pub use deployments::Uses;
 pub use error::CallError;
 pub use history::{HistoryPage, HistoryView};
 pub use lifecycle::Lifecycle;

@@ -2,7 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{deployments::drainage, error::CallError, outbox, runs::Runs, wakes};
+use crate::{
+    deployments::{pins, retention},
+    error::CallError,
+    outbox,
+    runs::Runs,
+    wakes,
+};
 
 /// Reads what is in memory as a whole: scripts and worker deployments. The parts above are there by now.
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
@@ -16,8 +22,8 @@ pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
 pub fn start_loops(runs: &Arc<Runs>) {
     runs.lifecycle.supervise("the delivery of messages", outbox::run(runs.clone()));
     runs.lifecycle.supervise("the timer loop", wakes::run(runs.clone()));
-    // With a clock that skips, a caller can still read what closed a month of skipped time ago.
-    if runs.skipping_clock().is_none() {
-        runs.lifecycle.supervise("the drainage of versions of workers", drainage::watch(runs.clone()));
+    runs.lifecycle.supervise("the notes of drainage", pins::run(runs.clone()));
+    if let Some(after) = runs.deployment_limits.retention {
+        runs.lifecycle.supervise("the removal of unused versions", retention::apply(runs.clone(), after));
     }
 }

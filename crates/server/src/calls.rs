@@ -283,9 +283,9 @@ calls! {
     api::UnpauseWorkflowExecutionRequest => workflows.unpause_workflow inner, WRITE, writes short, |r| Route::Workflow(r.namespace, r.workflow_id);
     api::CreateWorkerDeploymentRequest => workflows.create_deployment inner, WRITE, writes short, Route::Leader;
     api::CreateWorkerDeploymentVersionRequest => workflows.create_deployment_version inner, WRITE, writes short, Route::Leader;
-    api::DescribeWorkerDeploymentRequest => workflows.describe_deployment inner, READ, reads short;
-    api::DescribeWorkerDeploymentVersionRequest => workflows.describe_deployment_version inner, READ, reads short;
-    api::ListWorkerDeploymentsRequest => workflows.list_deployments inner, READ, reads lists;
+    api::DescribeWorkerDeploymentRequest => workflows.describe_deployment request, READ, reads short;
+    api::DescribeWorkerDeploymentVersionRequest => workflows.describe_deployment_version request, READ, reads short;
+    api::ListWorkerDeploymentsRequest => workflows.list_deployments request, READ, reads lists;
     api::SetWorkerDeploymentCurrentVersionRequest => workflows.set_current_version inner, WRITE, writes short, Route::Leader;
     api::SetWorkerDeploymentRampingVersionRequest => workflows.set_ramping_version inner, WRITE, writes short, Route::Leader;
     api::SetWorkerDeploymentManagerRequest => workflows.set_deployment_manager inner, WRITE, writes short, Route::Leader;
@@ -457,12 +457,6 @@ pub(crate) fn call(
 }
 
 impl Handlers {
-    /// The moment since when a worker must have polled to count as a poller of its version.
-    pub(crate) fn poller_horizon(&self) -> i64 {
-        let runs = &self.node.runs;
-        runs.clock_now().saturating_sub(runs.deployment_limits.poller_ttl)
-    }
-
     /// Makes a call with a request of its own type.
     pub(crate) async fn make<Q: Rpc>(self: &Arc<Self>, request: &Q) -> Result<Q::Response, Status> {
         let method = find(Q::PATH.as_bytes()).ok_or_else(|| Status::unimplemented(Q::PATH))?;

@@ -2,7 +2,7 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use segno_node::{Node, QueueUses};
+use segno_node::Node;
 use segno_proto::{DESCRIPTORS, testservice::test_service_server::TestServiceServer};
 use segno_web::{Codec, ProcessFigures, Web};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
@@ -13,7 +13,7 @@ use crate::{
     calls::{self, Handlers},
     connections::{self, AbortOnDrop, ConnectionLimits, FairShare, Services},
     delivery::CallsInProgress,
-    grpc::{BatchCalls, TimeSkipping, queue_uses::QueueHomes},
+    grpc::{BatchCalls, TimeSkipping},
     http::{self, Guard},
     in_process::InProcess,
     metrics::{calls as counts, disk},
@@ -163,8 +163,6 @@ impl Server {
         }
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
         let handlers = Arc::new(Handlers::new(node.clone(), addresses));
-        let queue_homes: Arc<dyn QueueUses> = Arc::new(QueueHomes::new(handlers.clone()));
-        node.runs.queue_uses.set(Arc::downgrade(&queue_homes));
         if self.carries_out_batches {
             node.batches.run(Arc::new(BatchCalls::new(&handlers)));
         }

@@ -189,6 +189,7 @@ impl Workers {
         }
         // A poll that it left open would be given what it lost. If it lives after all it polls again.
         self.matching.dismiss(lost.namespace, &lost.worker, lost.queues.iter().map(String::as_str));
+        self.matching.forget_worker(lost.namespace, &lost.worker, lost.queues.iter().map(String::as_str));
         if lost.because == LostBecause::ShutDown && lost.runs.is_empty() {
             // It left nothing behind.
             return;

@@ -68,9 +68,10 @@ impl Workers {
     }
 
     /// A worker that shuts down is no longer listed among the pollers of these queues.
-    pub fn forget_poller(&self, namespace: NamespaceKey, queue: &str, kinds: &[QueueKind], identity: &str) {
+    /// `worker` are its identity and its instance key.
+    pub fn forget_poller(&self, namespace: NamespaceKey, queue: &str, kinds: &[QueueKind], worker: (&str, &str)) {
         if self.polls_end_on_shutdown {
-            self.matching.forget_poller(namespace, queue, kinds, identity);
+            self.matching.forget_poller(namespace, queue, kinds, worker);
         }
     }
 

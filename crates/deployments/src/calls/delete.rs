@@ -6,21 +6,22 @@ use crate::{
     names,
 };
 
-/// Deletes a version. One that is not there is deleted already.
+/// Deletes a version. One that is not there is deleted already. `usage` is read once nothing else forbids it.
 pub fn delete_version(
     deployment: &mut Deployment,
     build: &str,
     (identity, skip_drainage): (&str, bool),
-    usage: VersionUse,
+    usage: &dyn Fn() -> VersionUse,
     at: DrainageView,
 ) -> Result<(), DeploymentError> {
     let Some(known) = deployment.build(build) else { return Ok(()) };
     let version = names::colon(&deployment.name, Some(build));
     let refused = |why: &str| Err(precondition(format!("version '{version}' cannot be deleted since it {why}")));
-    if is_routed(deployment, build) {
+    if deployment.is_routed(build) {
         return refused("is current or ramping");
     }
     deployment.check_manager(identity)?;
+    let usage = usage();
     if !skip_drainage && is_draining(deployment, known, usage, at) {
         return refused("is draining");
     }
@@ -43,12 +44,8 @@ pub fn check_deletable(deployment: &Deployment) -> Result<(), DeploymentError> {
 /// Whether a version may make room for another one.
 pub fn is_removable(deployment: &Deployment, build: &str, usage: VersionUse, at: DrainageView) -> bool {
     let is_draining = |known| is_draining(deployment, known, usage, at);
-    deployment.build(build).is_some_and(|known| !is_routed(deployment, build) && !is_draining(known))
+    deployment.build(build).is_some_and(|known| !deployment.is_routed(build) && !is_draining(known))
         && !usage.has_pollers
-}
-
-fn is_routed(deployment: &Deployment, build: &str) -> bool {
-    deployment.is_current(build) || deployment.is_ramping(build)
 }
 
 fn is_draining(

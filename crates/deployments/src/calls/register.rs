@@ -27,6 +27,8 @@ pub fn register(
     now: Nanos,
 ) -> Result<Deployment, DeploymentError> {
     let (name, build) = (&version.deployment_name, &version.build_id);
+    names::check_name(name)?;
+    names::check_build(build)?;
     let mut deployment = existing.cloned().unwrap_or_else(|| Deployment::new(name, now));
     if deployment.build(build).is_none() {
         limits.check_versions(deployment.record.builds.len(), &names::dotted(name, Some(build)))?;

@@ -1,15 +1,17 @@
 //! Every row of the calls: what is checked, in which order, and what a change leaves.
 
+use std::collections::BTreeMap;
+
 use segno_proto::{Nanos, enums::WorkerDeploymentVersionStatus as Status};
 
 use super::*;
 use crate::{
-    Deployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinnedCounts, QueueType, VersionUse,
-    named_version,
+    Deployment, DeploymentError, DeploymentLimits, DrainageView, MemberQueue, PinTimes, PinnedCounts, Pins, QueueType,
+    VersionUse, named_version,
 };
 
 const GRACE: Nanos = 100;
-const UNUSED: VersionUse = VersionUse { pinned: 0, has_pollers: false };
+const UNUSED: VersionUse = VersionUse { pinned: Pins { open: 0, last_unpinned: None }, has_pollers: false };
 
 fn queue(name: &str) -> MemberQueue {
     MemberQueue { name: name.to_owned(), kind: QueueType::Workflow }
@@ -56,7 +58,7 @@ fn text<T: std::fmt::Debug>(result: Result<T, DeploymentError>) -> String {
 }
 
 fn status(deployment: &Deployment, build: &str, pinned: u64, now: Nanos) -> Status {
-    deployment.status(deployment.build(build).expect("a version"), pinned, at(now))
+    deployment.status(deployment.build(build).expect("a version"), Pins::of(pinned), at(now))
 }
 
 #[test]
@@ -200,7 +202,7 @@ fn a_manager_is_alone_in_changing_the_routing() {
     // An unknown version is told first.
     assert!(text(current(&deployment, &change("b9", "i"), 7)).starts_with("build ID 'b9' not found"));
     assert!(current(&deployment, &change("b1", "m"), 7).is_ok());
-    let deleted = delete_version(&mut deployment.clone(), "b1", ("i", true), UNUSED, at(8));
+    let deleted = delete_version(&mut deployment.clone(), "b1", ("i", true), &|| UNUSED, at(8));
     assert_eq!(text(deleted), refused("i"));
     assert_eq!(
         set_manager(&mut deployment, &managed("other", "other"), 9),
@@ -308,10 +310,10 @@ fn versions_are_deleted_unless_something_uses_them() {
     let token = deployment.conflict_token();
     let refused = |why: &str, build: &str| format!("version 'd:{build}' cannot be deleted since it {why}");
     let delete = |deployment: &mut Deployment, build: &str, skip: bool, usage: VersionUse, now: Nanos| {
-        delete_version(deployment, build, ("deleter", skip), usage, at(now))
+        delete_version(deployment, build, ("deleter", skip), &|| usage, at(now))
     };
     let is = |result, expected: String| assert_eq!(text(result), expected);
-    let polling = VersionUse { has_pollers: true, pinned: 1 };
+    let polling = VersionUse { has_pollers: true, pinned: Pins::of(1) };
     is(delete(&mut deployment, "b2", true, UNUSED, 7), refused("is current or ramping", "b2"));
     is(delete(&mut deployment, "b1", false, polling, 7), refused("is draining", "b1"));
     is(delete(&mut deployment, "b1", true, polling, 7), refused("has active pollers", "b1"));
@@ -337,29 +339,93 @@ fn a_version_drains_for_the_grace_and_while_workflows_are_pinned_to_it() {
     assert_eq!(status(&deployment, "b1", 1, 9000), Status::Draining);
     assert_eq!(status(&deployment, "b2", 7, 9000), Status::Current);
 
-    let pinned = |count| PinnedCounts([("d:b1".to_owned(), count)].into());
-    let changed = |deployment: &Deployment, count, now| {
+    let changed = |deployment: &Deployment, pins: Pins, now| {
         let known = deployment.build("b1").expect("a version");
-        deployment.drainage(known, count, at(now)).map(|drainage| drainage.changed)
+        deployment.drainage(known, pins, at(now)).map(|drainage| drainage.changed)
     };
-    assert_eq!(changed(&deployment, 1, 1500), Some(1000), "since it was deactivated");
-    deployment.note_drainages(&pinned(0), at(2000));
-    assert_eq!(changed(&deployment, 0, 3000), Some(2000), "since it was found to be drained");
-    deployment.note_drainages(&pinned(1), at(4000));
-    assert_eq!((status(&deployment, "b1", 1, 5000), changed(&deployment, 1, 5000)), (Status::Draining, Some(4000)));
-    deployment.note_drainages(&pinned(0), at(6000));
+    assert_eq!(changed(&deployment, Pins::of(1), 1500), Some(1000), "since it was deactivated");
+    assert_eq!(changed(&deployment, Pins::of(0), 3000), Some(1000 + GRACE), "since the grace was over");
+    let unpinned = Pins { last_unpinned: Some(1900), ..Pins::of(0) };
+    assert_eq!(changed(&deployment, unpinned, 3000), Some(1900), "since the last workflow closed");
+    deployment.note_drainages(&PinnedCounts::default(), &times(None, Some(1900)), at(2000));
+    assert_eq!(changed(&deployment, Pins::of(0), 3000), Some(1900), "as it was noted");
+    deployment.note_drainages(&pinned(1), &times(Some(3990), None), at(4000));
+    let both = (status(&deployment, "b1", 1, 5000), changed(&deployment, Pins::of(1), 5000));
+    assert_eq!(both, (Status::Draining, Some(3990)), "since it was pinned to");
+    deployment.note_drainages(&pinned(0), &times(None, Some(5990)), at(6000));
     assert_eq!(status(&deployment, "b1", 0, 6000), Status::Drained);
+    assert_eq!(changed(&deployment, Pins::of(0), 7000), Some(5990));
     let active = current(&deployment, &change("b1", "i"), 7000).expect("it is set").deployment;
     let known = active.build("b1").expect("a version");
     assert_eq!((known.deactivated, known.first_activated, known.drainage), (0, 5, 0));
+}
+
+fn pinned(count: u64) -> PinnedCounts {
+    PinnedCounts { open: [("d:b1".to_owned(), count)].into(), ..Default::default() }
+}
+
+fn times(pinned: Option<Nanos>, unpinned: Option<Nanos>) -> BTreeMap<String, PinTimes> {
+    [("b1".to_owned(), PinTimes { pinned, unpinned })].into()
 }
 
 #[test]
 fn a_version_that_was_never_active_drains_if_workflows_are_pinned_to_it() {
     let mut deployment = polled(&["b1"]);
     assert_eq!(status(&deployment, "b1", 1, 50), Status::Draining);
-    deployment.note_drainages(&PinnedCounts([("d:b1".to_owned(), 1)].into()), at(50));
+    deployment.note_drainages(&pinned(1), &times(Some(40), None), at(50));
     assert_eq!(status(&deployment, "b1", 0, 1000), Status::Drained);
+}
+
+#[test]
+fn a_version_to_which_a_workflow_was_pinned_for_a_moment_is_drained_after_that() {
+    let mut deployment = polled(&["b1"]);
+    deployment.note_drainages(&pinned(0), &times(Some(40), Some(45)), at(50));
+    let known = deployment.build("b1").expect("a version");
+    assert_eq!((status(&deployment, "b1", 0, 60), known.drainage_changed), (Status::Drained, 45));
+    let fresh = polled(&["b1"]);
+    let seen = |unpinned| {
+        let known = fresh.build("b1").expect("a version");
+        fresh.status(known, Pins { open: 0, last_unpinned: Some(unpinned) }, at(60))
+    };
+    assert_eq!(seen(45), Status::Drained, "before it is noted");
+    assert_eq!(seen(0), Status::Inactive, "that was an earlier version of this name");
+    let mut times = PinTimes { pinned: Some(40), unpinned: None };
+    times.add(PinTimes { pinned: Some(30), unpinned: Some(50) });
+    times.add(PinTimes { pinned: None, unpinned: Some(45) });
+    assert_eq!(times, PinTimes { pinned: Some(30), unpinned: Some(50) });
+}
+
+#[test]
+fn polls_with_bad_names_register_nothing() {
+    let limits = DeploymentLimits::default();
+    let refused = |name: &str, build: &str| {
+        let version = named_version(name.to_owned(), build.to_owned());
+        text(register(None, &Registration { version, queue: queue("q") }, &limits, 1))
+    };
+    assert_eq!(refused("a:b", "1"), "worker deployment name cannot contain ':'");
+    assert_eq!(refused("a", ""), "BuildID cannot be empty");
+    assert_eq!(refused("a", "__1"), "BuildID cannot start with '__'");
+}
+
+#[test]
+fn a_document_that_cannot_be_read_sets_its_deployment_alone_aside() {
+    let mut stored = crate::StoredDeployments::default();
+    for (name, content) in Deployment::changed_documents(None, Some(&polled(&["b1"]))) {
+        stored.add(&name, content.expect("it is there"));
+    }
+    // A version that its deployment does not list.
+    stored.add("deployment/d:other", vec![0xff; 3].into());
+    stored.add("deployment/e", vec![0xff; 3].into());
+    stored.add("deployment/f:b1", vec![].into());
+    let loaded = stored.finish();
+    assert_eq!(loaded.deployments, [polled(&["b1"])]);
+    assert_eq!(loaded.unreadable.keys().collect::<Vec<_>>(), ["e", "f"]);
+    let (registry, namespace) = (crate::Registry::default(), segno_store::NamespaceKey(1));
+    assert_eq!(registry.set_unreadable(namespace, loaded.unreadable.clone()).len(), 2);
+    assert!(registry.set_unreadable(namespace, loaded.unreadable).is_empty(), "they are known");
+    assert!(registry.unreadable(namespace, "e").is_some() && registry.unreadable(namespace, "d").is_none());
+    registry.retain(|_| false);
+    assert!(registry.unreadable(namespace, "e").is_none());
 }
 
 #[test]
@@ -371,7 +437,7 @@ fn metadata_is_added_before_it_is_removed() {
         identity: "i".to_owned(),
     };
     assert_eq!(text(change(&[], &[]).check()), "At least one of remove_entries or upsert_entries must be provided");
-    let keys = |result: Result<std::collections::BTreeMap<String, _>, DeploymentError>| -> Vec<String> {
+    let keys = |result: Result<BTreeMap<String, _>, DeploymentError>| -> Vec<String> {
         result.expect("it is changed").into_keys().collect()
     };
     assert_eq!(keys(update_metadata(&mut deployment, "b1", &change(&["a", "b"], &["b", "c"]))), ["a"]);

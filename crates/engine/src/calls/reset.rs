@@ -81,7 +81,7 @@ pub struct ScriptPast {
 
 /// Makes the run that takes over from `base`. `past` is its history before the point, in stored batches; `later` is what
 /// happened after it, to `base` and to the runs that continued it; `script` is how far a script had come at the point; `is_member` tells
-/// for options of the new run whether a version has its queue.
+/// for options of the new run whether a version has its queue, and the same of its children.
 pub fn reset(
     base: &Run,
     context: Context,
@@ -147,7 +147,7 @@ pub fn reset(
     for wanted in &call.options {
         options::change(&mut draft, wanted, is_member)?;
     }
-    send_again(&mut draft, &events);
+    send_again(&mut draft, &events, is_member);
     workflow_task::schedule_if_none(&mut draft);
     let mut applied = draft.finish(());
     applied.transition.batches.splice(0..0, past);
@@ -268,7 +268,7 @@ fn started_event_of(past: &[HistoryEvent], scheduled: i64) -> i64 {
 
 /// Sends messages again that the old run had sent, which will not learn their outcome: the new run sends
 /// it in its own name.
-fn send_again(draft: &mut Draft, past: &[HistoryEvent]) {
+fn send_again(draft: &mut Draft, past: &[HistoryEvent], is_member: Membership<'_>) {
     use Attributes as A;
     for event in past {
         let id = event.event_id;
@@ -305,7 +305,7 @@ fn send_again(draft: &mut Draft, past: &[HistoryEvent]) {
             {
                 let root = draft.run.info.root.clone().unwrap_or_default();
                 let user_metadata = event.user_metadata.clone();
-                let inherited = inherit::by_child(&draft.run, &a, &|_, _| false);
+                let inherited = inherit::by_child(&draft.run, &a, is_member);
                 draft.send(Content::StartChild(StartChild {
                     initiated_event_id: id,
                     attributes: *a,

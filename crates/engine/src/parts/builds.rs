@@ -76,8 +76,9 @@ pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_even
     match state.versioning {
         None => {
             note_build_id(state, &stamp_id);
-            if !build.deployment_name.is_empty() {
-                state.search_attributes.insert(DEPLOYMENT.to_owned(), keyword(build.deployment_name));
+            match build.deployment_name.is_empty() {
+                true => drop(state.search_attributes.remove(DEPLOYMENT)),
+                false => drop(state.search_attributes.insert(DEPLOYMENT.to_owned(), keyword(build.deployment_name))),
             }
         }
         Some(_) => tell_versioning(state, if build.version.is_some() { "" } else { &stamp_id }),

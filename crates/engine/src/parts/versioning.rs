@@ -117,6 +117,9 @@ fn begin(draft: &mut Draft, target: &Target) {
 
 /// A worker is about to take an activity. Returns whether it may have it now. If the worker is of the version to which the workflow has
 /// yet to move, the workflow moves first: it gets a workflow task, and the activity is offered again when that is completed.
+///
+/// The caller knows the routing at least as new as the queue that gave the activity, so that no queue knows a newer revision than
+/// `target`.
 pub(crate) fn take_activity(
     draft: &mut Draft,
     poller: Option<&WorkerDeploymentVersion>,
@@ -148,12 +151,13 @@ pub(crate) fn take_activity(
     false
 }
 
-/// Whether a worker that answers may be given more of the run with the reply.
+/// Whether a worker that answers may be given more of the run with the reply. A run that its worker left unversioned goes on there,
+/// whichever version that is.
 pub(crate) fn goes_on_at(run: &Run, version: Option<&WorkerDeploymentVersion>) -> bool {
-    run.state
-        .versioning
-        .as_ref()
-        .is_none_or(|versioning| versioning.transition.is_none() && versioning.effective_version() == version)
+    run.state.versioning.as_ref().is_none_or(|versioning| {
+        let is_unversioned = versioning.effective_behavior() == VersioningBehavior::Unspecified;
+        versioning.transition.is_none() && (is_unversioned || versioning.effective_version() == version)
+    })
 }
 
 /// Whether the run is on its way to another version.

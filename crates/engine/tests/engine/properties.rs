@@ -7,7 +7,7 @@
 use crate::common::{
     invariants, operations,
     random::Random,
-    rebuilt,
+    rebuilt, versions,
     words::{self, Words, failure, payloads},
     world::{EPOCH, SECOND, World, answer, queue, start_request},
 };
@@ -20,15 +20,17 @@ use segno_engine::{
     signal::{self, Signal},
     task_calls::{self, FailTask, TaskRef},
     terminate::{self, Terminate},
+    versioning::{self, Target},
     wake,
     worker_lost::{self, LostWork},
 };
 use segno_proto::{
     common::RetryPolicy,
+    deployment::WorkerDeploymentVersion,
     enums::{
         CancelExternalWorkflowExecutionFailedCause as CancelCause,
         SignalExternalWorkflowExecutionFailedCause as SignalCause,
-        StartChildWorkflowExecutionFailedCause as StartCause, WorkflowTaskFailedCause,
+        StartChildWorkflowExecutionFailedCause as StartCause, VersioningBehavior as Behavior, WorkflowTaskFailedCause,
     },
     events::{HistoryEvent, history_event::Attributes as A},
     nanos_duration,
@@ -37,6 +39,14 @@ use segno_proto::{
 
 const SEEDS: u64 = 400;
 const STEPS: usize = 120;
+
+/// Versions of the deployment, and workers without one.
+const BUILDS: [&str; 4] = ["b1", "b2", "b3", "-"];
+
+/// Whether the run is on its way to another version.
+fn is_moving(world: &World) -> bool {
+    world.run.state().versioning.as_ref().is_some_and(|versioning| versioning.transition.is_some())
+}
 
 /// A life under way.
 struct Life {
@@ -47,6 +57,10 @@ struct Life {
     /// Tokens of activities, fresh and stale.
     starts: Vec<ActivityRef>,
     names: usize,
+    /// Where routing sends the run; `None` where there are no versions.
+    routing: Option<Target>,
+    /// The version of the worker that took the last workflow task.
+    at: Option<WorkerDeploymentVersion>,
     log: Vec<String>,
 }
 
@@ -75,8 +89,41 @@ impl Life {
         } else if random.once_in(5) {
             request.start_delay = Some(nanos_duration(30 * SECOND));
         }
+        let routing = random.once_in(2).then(|| Target { version: versions::version("b1"), revision: 1 });
+        if routing.is_some() && random.once_in(4) {
+            request.versioning_override = Some(versions::pinned("b2"));
+        }
         let (world, _) = World::begin(call, EPOCH);
-        Self { random, world, tokens: Vec::new(), starts: Vec::new(), names: 0, log: Vec::new() }
+        Self { random, world, tokens: Vec::new(), starts: Vec::new(), names: 0, routing, at: None, log: Vec::new() }
+    }
+
+    /// The version of a worker that asks for a task, mostly one that may have it, and the target of the run.
+    fn poller(&mut self) -> (Option<WorkerDeploymentVersion>, Option<Target>) {
+        let Some(target) = self.routing.clone() else { return (None, None) };
+        let poller = match self.random.below(5) {
+            0 => versions::version(self.random.pick(&BUILDS).unwrap_or("-")),
+            _ => self.entitled(),
+        };
+        (poller, Some(target))
+    }
+
+    /// The version whose workers get the tasks of the run.
+    fn entitled(&self) -> Option<WorkerDeploymentVersion> {
+        let pinned = versioning::pinned_version(&self.world.run).cloned();
+        pinned.or_else(|| self.routing.as_ref().and_then(|target| target.version.clone()))
+    }
+
+    /// Routing goes elsewhere, or a caller sets or takes back an override.
+    fn change_versions(&mut self) -> (String, Option<Rejection>) {
+        let Some(target) = &mut self.routing else { return ("nothing".to_owned(), None) };
+        let build = self.random.pick(&BUILDS).unwrap_or("-");
+        if self.random.once_in(2) {
+            *target = Target { version: versions::version(build), revision: target.revision + 1 };
+            return (format!("route to {build}"), None);
+        }
+        let kinds = ["override pinned=b1", "override pinned=b2", "override once=b3", "override auto", "override none"];
+        let text = self.random.pick(&kinds).unwrap_or_default();
+        (text.to_owned(), versions::change(&mut self.world, &Words::parse(text)).err())
     }
 
     fn name(&mut self, prefix: &str) -> String {
@@ -114,6 +161,7 @@ impl Life {
             // Rarely enough that most of a life is not spent paused.
             93 => self.operate_run("pause-run request=r1"),
             94..=96 => self.operate_run("unpause-run"),
+            97 | 98 => self.change_versions(),
             91 | 92 => {
                 self.crash();
                 ("crash".to_owned(), None)
@@ -145,10 +193,17 @@ impl Life {
     fn take_task(&mut self) -> (String, Option<Rejection>) {
         let queue = self.random.pick(&["q", "sticky"]).unwrap_or_default();
         let worker = self.random.pick(&["w1", "w2", ""]).unwrap_or_default();
-        let result = self.world.start_task_at(queue, worker);
-        if let Ok(taken) = &result {
+        let (entitled, (poller, target)) = (self.entitled(), self.poller());
+        let was_started = self.world.run.state().task_started();
+        let result = self.world.start_task_of(queue, worker, poller.clone(), target);
+        if let Ok(taken) = &result
+            && !was_started
+            && self.world.run.state().task_started()
+        {
             assert_eq!(taken.transition.durability, Durability::Memory, "the start of a turn is not stored");
+            assert!(self.routing.is_none() || poller == entitled, "{poller:?} has a task of {entitled:?}");
             self.tokens.push(self.world.token());
+            self.at = poller;
         }
         (format!("take task from {queue}"), result.err())
     }
@@ -195,6 +250,20 @@ impl Life {
                 schedule_to_start_timeout: Some(nanos_duration(5 * SECOND)),
             });
         }
+        if self.routing.is_some() {
+            // Workers say the truth mostly.
+            call.version = match self.random.below(8) {
+                0 => versions::version(self.random.pick(&BUILDS).unwrap_or("-")),
+                _ => self.at.clone(),
+            };
+            call.target = self.routing.clone();
+            if call.version.is_some() {
+                "d".clone_into(&mut call.deployment_name);
+                let behaviors = [Behavior::Unspecified, Behavior::Pinned, Behavior::AutoUpgrade, Behavior::AutoUpgrade];
+                call.versioning_behavior = self.random.pick(&behaviors).unwrap_or_default();
+            }
+        }
+        let (said, version) = (call.versioning_behavior, call.version.clone());
         let texts: Vec<String> = (0..self.random.below(5)).map(|_| self.command()).collect();
         let mut texts = texts;
         if self.random.once_in(12) {
@@ -206,13 +275,26 @@ impl Life {
             );
         }
         call.commands = texts.iter().map(|text| words::command(text)).collect();
-        let what =
-            format!("answer force={} inline={}: {}", call.force_new_task, call.return_new_task, texts.join("; "));
+        let what = format!(
+            "answer {said:?} force={} inline={}: {}",
+            call.force_new_task,
+            call.return_new_task,
+            texts.join("; ")
+        );
         let result = self.world.complete_task(call);
         if let Ok(taken) = &result {
             assert_eq!(taken.transition.durability, Durability::Durable, "an answer that is taken is stored");
             if taken.reply.new_task.is_some() {
                 self.tokens.push(self.world.token());
+                assert!(!is_moving(&self.world), "a run on its way gets no task with the reply");
+                assert!(self.routing.is_none() || version == self.entitled(), "{version:?} goes on");
+                self.at = version;
+            }
+            if let Some(known) = &self.world.run.state().versioning
+                && taken.reply.failure.is_none()
+                && self.world.run.is_running()
+            {
+                assert_eq!(known.behavior(), said, "what a worker says is taken as the truth");
             }
         }
         (what, result.err())
@@ -331,6 +413,7 @@ impl Life {
             (None, _) => ActivityRef::Id("nobody".to_owned()),
         };
         let text = format!("{reference:?}");
+        let (poller, target) = self.poller();
         let world = &mut self.world;
         match self.random.below(11) {
             8..=10 => self.operate(),
@@ -344,6 +427,8 @@ impl Life {
                     request_id: "request".to_owned(),
                     worker: worker.to_owned(),
                     control_queue: worker.to_owned(),
+                    poller,
+                    target,
                     ..Default::default()
                 };
                 let result = world.call(|run, context| activity::start(run, context, id, stamp, taker));
@@ -351,6 +436,7 @@ impl Life {
                 if let Ok(taken) = &result
                     && let Some(started) = &taken.reply
                 {
+                    assert!(!is_moving(world), "no activity starts while the run is on its way");
                     self.starts.push(ActivityRef::Token {
                         scheduled_event_id: id,
                         attempt: started.attempt,

@@ -106,7 +106,7 @@ impl Verifications {
         gone || job.is_stopped() || self.runs.is_stopping() || !self.runs.leads()
     }
 
-    /// What a future gives; nothing if the verification is stopped before.
+    /// The output of a future; `None` if the verification is stopped before.
     async fn unless_stopped<T>(&self, job: &Job, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;

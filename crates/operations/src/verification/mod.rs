@@ -52,7 +52,7 @@ pub trait Trials: Send + Sync + 'static {
     fn try_run(&self, request: TryRunRequest) -> TrialFuture;
 }
 
-/// What a verification is to do, within the limits.
+/// A verification to carry out, within the limits.
 #[derive(Clone, Debug)]
 pub struct NewVerification {
     /// Who is to replay.

@@ -13,7 +13,8 @@ use segno_environment::{
 use segno_proto::Nanos;
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
-use crate::{error::CallError, namespaces::Namespace, runs::Runs};
+use super::uses::Uses;
+use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, runs::Runs};
 
 /// A deployment after a change, `None` if it is gone, and the reply to the call.
 pub type DeploymentChange<T> = Result<(Option<Deployment>, T), DeploymentError>;
@@ -30,8 +31,9 @@ fn count_changes(metrics: &Metrics, before: Option<&Deployment>, after: Option<&
 }
 
 impl Runs {
-    /// Changes a deployment. `change` gets what it is now, if it exists, and the time. Once this returns the change is stored, and
-    /// tasks go by it.
+    /// Changes a deployment. `change` gets what it is now, if it exists, the time, and what uses its versions and queues. It is called
+    /// again when it has asked for a use that was not known yet, and when an unused version was removed to make room for one that it
+    /// adds; what it gave before is dropped. Once this returns the change is stored, and tasks go by it.
     pub async fn change_deployment<T, F>(
         self: &Arc<Self>,
         namespace: NamespaceKey,
@@ -40,19 +42,22 @@ impl Runs {
     ) -> Result<T, CallError>
     where
         T: Send + 'static,
-        F: FnOnce(Option<&Deployment>, Nanos) -> DeploymentChange<T> + Send + 'static,
+        F: Fn(Option<&Deployment>, Nanos, &Uses) -> DeploymentChange<T> + Send + Sync + 'static,
     {
         self.refuse_overload()?;
         let (runs, name) = (self.clone(), name.to_owned());
         let reply = finish(async move {
             let _reading = runs.deployment_locks.reading.read().await;
             let _changing = runs.deployment_locks.hold(namespace, &name).await;
+            if let Some(why) = runs.deployments.unreadable(namespace, &name) {
+                return Err(CallError::DataLoss(format!("worker deployment {name:?} cannot be read: {why}")));
+            }
             let before = runs.deployments.deployment(namespace, &name);
             let _creating = match before {
                 None => Some(runs.deployment_locks.creating.lock().await),
                 Some(_) => None,
             };
-            let (after, reply) = change(before.as_deref(), runs.now())?;
+            let (after, reply) = runs.decide_change(namespace, before.as_ref(), &change).await?;
             if before.is_none() && after.is_some() {
                 runs.deployment_limits.check_deployments(runs.deployments.count(namespace))?;
             }
@@ -62,6 +67,33 @@ impl Runs {
         .await;
         self.deployment_locks.forget_unused();
         reply
+    }
+
+    /// What becomes of a deployment, while no other call changes it.
+    async fn decide_change<T>(
+        self: &Arc<Self>,
+        namespace: NamespaceKey,
+        before: Option<&Arc<Deployment>>,
+        change: &(impl Fn(Option<&Deployment>, Nanos, &Uses) -> DeploymentChange<T> + Sync),
+    ) -> Result<(Option<Deployment>, T), CallError> {
+        let mut uses = Uses::default();
+        let mut base = before.cloned();
+        let mut has_made_room = false;
+        loop {
+            let changed = change(base.as_deref(), self.now(), &uses);
+            let asked = uses.take_asked();
+            if let Some(base) = base.as_ref().filter(|_| !asked.is_empty()) {
+                self.find_uses(namespace, base, asked, &mut uses).await?;
+                continue;
+            }
+            match (changed, &base) {
+                (Err(full @ DeploymentError::VersionsFull { .. }), Some(full_one)) if !has_made_room => {
+                    base = Some(self.without_unused_version(namespace, full_one).await?.ok_or(full)?);
+                    has_made_room = true;
+                }
+                (changed, _) => return Ok(changed?),
+            }
+        }
     }
 
     async fn store_deployment(
@@ -78,6 +110,9 @@ impl Runs {
         let documents = changed.into_iter().map(|(name, content)| DocumentWrite { namespace, name, content }).collect();
         self.committer.commit_of(namespace, Commit { documents, ..Default::default() }).await?;
         count_changes(&self.metrics, before, after.as_ref());
+        if let Some(after) = &after {
+            self.watch_grace(namespace, before, after);
+        }
         self.deployments.put(namespace, name, after.map(Arc::new));
         if let Some(effects) = self.effects() {
             effects.routing_changed(namespace);
@@ -93,10 +128,9 @@ impl Runs {
         identity: String,
         request_id: String,
     ) -> Result<(), CallError> {
-        self.make_room(namespace, &name, &build).await?;
         let limits = self.deployment_limits;
         let of = name.clone();
-        self.change_deployment(namespace.key, &name, move |before, now| {
+        self.change_deployment(namespace.key, &name, move |before, now, _| {
             let mut deployment = before.cloned().ok_or_else(|| DeploymentError::unknown_deployment(&of))?;
             create_version(&mut deployment, &build, (&identity, &request_id), &limits, now)?;
             Ok((Some(deployment), ()))
@@ -104,36 +138,44 @@ impl Runs {
         .await
     }
 
-    /// Removes the oldest version that is not used, if a deployment has as many as it may and is to get a further one.
-    pub async fn make_room(
+    /// A deployment without the oldest of its versions that is not used; `None` if all are.
+    async fn without_unused_version(
         self: &Arc<Self>,
-        namespace: &Arc<Namespace>,
-        name: &str,
-        build: &str,
-    ) -> Result<(), CallError> {
-        let Some(deployment) = self.deployments.deployment(namespace.key, name) else { return Ok(()) };
-        let is_full = deployment.record.builds.len() >= self.deployment_limits.versions_max;
-        if !is_full || deployment.build(build).is_some() {
-            return Ok(());
-        }
-        let pinned = self.pinned_counts(namespace, &deployment).await?;
+        namespace: NamespaceKey,
+        deployment: &Arc<Deployment>,
+    ) -> Result<Option<Arc<Deployment>>, CallError> {
+        let Some(known) = self.namespaces.by_key(namespace) else { return Ok(None) };
+        let pinned = self.pinned_counts(ListCaller::default(), &known, deployment).await?;
         let at = self.drainage_view();
-        for known in &deployment.record.builds {
-            let usage = self.version_use(namespace, &deployment, &known.build, &pinned).await;
-            if is_removable(&deployment, &known.build, usage, at) {
-                let oldest = known.build.clone();
-                tracing::info!(deployment = name, build = oldest, "an unused version makes room for another one");
-                return self
-                    .change_deployment(namespace.key, name, move |before, _| {
-                        let mut after = before.cloned();
-                        if let Some(after) = &mut after {
-                            after.remove_build(&oldest);
-                        }
-                        Ok((after, ()))
-                    })
-                    .await;
+        let (mut routed, mut draining, mut polled) = (Vec::new(), Vec::new(), Vec::new());
+        for build in deployment.record.builds.iter().map(|build| &build.build) {
+            if deployment.is_routed(build) {
+                routed.push(build.as_str());
+                continue;
             }
+            // Without a look at its queues, which may be at other nodes.
+            let unpolled =
+                segno_deployments::VersionUse { pinned: pinned.of(&deployment.name, build), has_pollers: false };
+            if !is_removable(deployment, build, unpolled, at) {
+                draining.push(build.as_str());
+                continue;
+            }
+            if self.version_use(namespace, deployment, build, &pinned).await?.has_pollers {
+                polled.push(build.as_str());
+                continue;
+            }
+            tracing::info!(deployment = deployment.name, build, "an unused version makes room for another one");
+            let mut smaller = Deployment::clone(deployment);
+            smaller.remove_build(build);
+            return Ok(Some(Arc::new(smaller)));
         }
-        Ok(())
+        tracing::warn!(
+            deployment = deployment.name,
+            ?routed,
+            ?draining,
+            ?polled,
+            "a version is refused: the deployment has as many as it may, and each is routed to, draining or polled"
+        );
+        Ok(None)
     }
 }

@@ -9,10 +9,13 @@ use crate::{error::CallError, runs::Runs};
 const PAGE: usize = 1000;
 
 impl Runs {
-    /// Reads all deployments, at the start and whenever another node changed some.
+    /// Reads all deployments, at the start and whenever another node changed some. One that cannot be read is set aside: it is not
+    /// there, and not changed.
     pub async fn load_deployments(&self) -> Result<(), CallError> {
         let _alone = self.deployment_locks.reading.write().await;
-        for namespace in self.namespaces.all() {
+        let namespaces = self.namespaces.all();
+        self.deployments.retain(|key| namespaces.iter().any(|namespace| namespace.key == key));
+        for namespace in namespaces {
             let key = namespace.key;
             let mut stored = StoredDeployments::default();
             let mut after: Option<String> = None;
@@ -21,12 +24,24 @@ impl Runs {
                 let Some(last) = page.last() else { break };
                 after = Some(last.name.clone());
                 for document in page {
-                    stored
-                        .add(&document.name, document.content)
-                        .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
+                    stored.add(&document.name, document.content);
                 }
             }
-            if self.deployments.replace(key, stored.finish())
+            let loaded = stored.finish();
+            for (deployment, why) in self.deployments.set_unreadable(key, loaded.unreadable) {
+                tracing::error!(namespace = namespace.name, deployment, why, "a worker deployment is set aside");
+            }
+            for deployment in &loaded.deployments {
+                let known = self.deployments.deployment(key, &deployment.name);
+                if known.as_deref() != Some(deployment) {
+                    self.watch_grace(key, known.as_deref(), deployment);
+                }
+                if known.is_none() {
+                    // Workflows may have been pinned to its versions that no node has reported.
+                    self.pins.add((key, deployment.name.clone()), self.clock_now(), []);
+                }
+            }
+            if self.deployments.replace(key, loaded.deployments)
                 && let Some(effects) = self.effects()
             {
                 effects.routing_changed(key);
@@ -48,6 +63,7 @@ impl Runs {
             self.committer.commit_of(namespace, commit).await?;
         }
         self.deployments.replace(namespace, Vec::new());
+        self.deployments.set_unreadable(namespace, Default::default());
         Ok(())
     }
 }

@@ -6,16 +6,20 @@
 //! (decision 037).
 
 mod changes;
-pub(crate) mod drainage;
 mod load;
+pub(crate) mod pins;
 mod register;
+pub(crate) mod retention;
 mod usage;
+mod uses;
 
 use std::sync::{Arc, Mutex};
 
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, RwLock};
+
+pub use uses::Uses;
 
 type DeploymentKey = (NamespaceKey, String);
 

@@ -3,15 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_deployments::{
-    DeploymentError, MemberQueue, Version,
+    Deployment, DeploymentError, MemberQueue, Version,
     calls::{Registration, register},
+    names,
 };
+use segno_environment::lock::lock;
+use segno_proto::Nanos;
 use segno_store::NamespaceKey;
 
+use super::Uses;
 use crate::{error::CallError, ports::owner::Place, runs::Runs};
 
 /// How long a poll is held that is refused, so that a worker does not repeat it at once.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
+/// Queues for which polls in vain are remembered.
+const LOGGED_MAX: usize = 10_000;
 const NOT_READY: &str = "task queue is not ready to process polls from this deployment version, try again shortly";
 
 impl Runs {
@@ -45,6 +51,26 @@ impl Runs {
         })
     }
 
+    /// A worker without a version polls a queue. If none of the queue's tasks go to such workers it is logged, once for each version that
+    /// gets them: the worker waits in vain.
+    pub fn note_unversioned_poll(&self, namespace: NamespaceKey, queue: &MemberQueue) {
+        let Some(routing) = self.deployments.routing(namespace, queue) else { return };
+        let is_ramping = routing.ramp.as_ref().is_some_and(|ramp| ramp.target.version.is_none());
+        let Some(current) = routing.current.version.as_ref().filter(|_| !is_ramping) else { return };
+        let mut logged = lock(&self.unversioned_polls);
+        if logged.len() >= LOGGED_MAX {
+            logged.clear();
+        }
+        if logged.insert((namespace, queue.clone()), current.clone()).as_ref() != Some(current) {
+            tracing::warn!(
+                queue = queue.name,
+                kind = ?queue.kind,
+                "unversioned worker polls, current version is {}",
+                names::colon(&current.deployment_name, Some(&current.build_id))
+            );
+        }
+    }
+
     /// Makes a queue a member of a version, at the node that leads.
     pub async fn register_here(
         self: &Arc<Self>,
@@ -55,13 +81,13 @@ impl Runs {
         if !limits.enabled {
             return Err(DeploymentError::Disabled.into());
         }
-        let known =
-            self.namespaces.by_key(namespace).ok_or_else(|| CallError::NamespaceNotFound(namespace.0.to_string()))?;
+        if self.namespaces.by_key(namespace).is_none() {
+            return Err(CallError::NamespaceNotFound(namespace.0.to_string()));
+        }
         let Registration { version, queue } = &registration;
         limits.check_versions_of_queue(self.deployments.versions_of_queue(namespace, queue))?;
         let name = version.deployment_name.clone();
-        self.make_room(&known, &name, &version.build_id).await?;
-        let change = move |before: Option<&segno_deployments::Deployment>, now| {
+        let change = move |before: Option<&Deployment>, now: Nanos, _: &Uses| {
             Ok((Some(register(before, &registration, &limits, now)?), ()))
         };
         self.change_deployment(namespace, &name, change).await?;

@@ -3,7 +3,9 @@
 //! What holds: a run is read and changed only after [`Owner::admit`] allowed it. With one store in this process there is one node, and
 //! [`Alone`] is its cluster.
 
-use segno_deployments::calls::Registration;
+use std::collections::BTreeMap;
+
+use segno_deployments::{PinTimes, calls::Registration};
 use segno_engine::outbox::OutboxMessage;
 use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, Read, RunKey, cluster::NodeId};
 
@@ -93,6 +95,15 @@ pub trait Owner: Send + Sync + 'static {
         registration: &'a Registration,
     ) -> PortFuture<'a, Result<(), CallError>>;
 
+    /// Reports to the node that leads when workflows were pinned to versions of a deployment, and no longer were, by build id.
+    fn report_pins<'a>(
+        &'a self,
+        leader: NodeId,
+        namespace: NamespaceKey,
+        deployment: &'a str,
+        times: &'a BTreeMap<String, PinTimes>,
+    ) -> PortFuture<'a, Result<(), CallError>>;
+
     /// Namespaces were changed here: waits until all other nodes have read them, or a lease has passed.
     fn publish_namespaces(&self) -> PortFuture<'_, ()>;
 }
@@ -149,6 +160,16 @@ impl Owner for Alone {
         _: NodeId,
         _: NamespaceKey,
         _: &'a Registration,
+    ) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(async { Err(CallError::Moved) })
+    }
+
+    fn report_pins<'a>(
+        &'a self,
+        _: NodeId,
+        _: NamespaceKey,
+        _: &'a str,
+        _: &'a BTreeMap<String, PinTimes>,
     ) -> PortFuture<'a, Result<(), CallError>> {
         Box::pin(async { Err(CallError::Moved) })
     }

@@ -2,28 +2,33 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 use segno_deployments::{MemberQueue, Version};
+use segno_environment::lock::lock;
 use segno_proto::taskqueue::TaskQueueStats;
+use segno_store::NamespaceKey;
 
 use super::PortFuture;
-use crate::namespaces::Namespace;
+use crate::error::CallError;
 
-/// Who uses a queue.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// How workers of one version use a queue.
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct QueueUse {
-    /// Tasks that wait in the queue, and the rates at which they come and go.
+    /// The tasks that wait for them now, and the rates at which tasks come and go.
+    #[prost(message, required, tag = "1")]
     pub stats: TaskQueueStats,
     /// The same by priorities.
+    #[prost(btree_map = "int32, message", tag = "2")]
     pub stats_by_priority: BTreeMap<i32, TaskQueueStats>,
-    /// The versions of workers that polled it lately.
-    pub pollers: Vec<Version>,
+    /// Whether one of them polls, or polled lately and did not shut down.
+    #[prost(bool, tag = "3")]
+    pub has_pollers: bool,
 }
 
 impl QueueUse {
-    /// Whether tasks wait in it, or came lately.
+    /// Whether tasks wait for them, or came lately.
     pub fn has_tasks(&self) -> bool {
         self.stats.approximate_backlog_count > 0 || self.stats.tasks_add_rate > 0.0
     }
@@ -31,23 +36,27 @@ impl QueueUse {
 
 /// The queues of all nodes.
 pub trait QueueUses: Send + Sync + 'static {
-    /// Who uses a queue.
-    fn queue_use<'a>(&'a self, namespace: &'a Namespace, queue: &'a MemberQueue) -> PortFuture<'a, QueueUse>;
+    /// How workers of a version use a queue. An error if the queue's home cannot be reached.
+    fn queue_use<'a>(
+        &'a self,
+        namespace: NamespaceKey,
+        queue: &'a MemberQueue,
+        version: &'a Version,
+    ) -> PortFuture<'a, Result<QueueUse, CallError>>;
 }
 
-/// The part that knows the queues, set once when the node serves. It holds the runs, so that these hold it weakly.
+/// The part that knows the queues, set whenever the node begins to serve. It holds the runs, so that these hold it weakly.
 #[derive(Default)]
-pub struct QueueUsesPort(OnceLock<Weak<dyn QueueUses>>);
+pub struct QueueUsesPort(Mutex<Option<Weak<dyn QueueUses>>>);
 
 impl QueueUsesPort {
     /// Sets the part that knows the queues.
     pub fn set(&self, queues: Weak<dyn QueueUses>) {
-        let set = self.0.set(queues);
-        debug_assert!(set.is_ok(), "it is set once");
+        *lock(&self.0) = Some(queues);
     }
 
     /// The part that knows the queues; `None` while nothing is served.
     pub fn get(&self) -> Option<Arc<dyn QueueUses>> {
-        self.0.get()?.upgrade()
+        lock(&self.0).as_ref()?.upgrade()
     }
 }

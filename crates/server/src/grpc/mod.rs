@@ -26,7 +26,6 @@ mod options;
 mod pausing;
 mod queries;
 mod queue_config;
-pub(crate) mod queue_uses;
 mod queues;
 mod reset;
 pub(crate) mod routing;

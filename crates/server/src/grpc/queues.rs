@@ -31,8 +31,6 @@ use super::Workflows;
 const RATE_UNLIMITED: f64 = 100_000.0;
 /// A queue always tells of tasks of this priority.
 const PRIORITY_DEFAULT: i32 = 3;
-/// The real server's value for a time that never came: the beginning of the year 1.
-const NEVER: i64 = -62_135_596_800;
 /// The owner of every partition.
 const OWNER: &str = "segno";
 
@@ -87,12 +85,7 @@ impl Workflows {
         let kind = QueueType::from_wire(kind).unwrap_or(QueueType::Workflow);
         let queue = MemberQueue { name: name.to_owned(), kind };
         let Some(found) = self.node.runs.deployments.source(namespace.key, &queue) else {
-            let update_time = Some(prost_types::Timestamp { seconds: NEVER, nanos: 0 });
-            return TaskQueueVersioningInfo {
-                current_version: names::UNVERSIONED.to_owned(),
-                update_time,
-                ..Default::default()
-            };
+            return TaskQueueVersioningInfo { current_version: names::UNVERSIONED.to_owned(), ..Default::default() };
         };
         let current = found.routing.current.version.as_deref();
         let ramp = found.routing.ramp.as_ref();

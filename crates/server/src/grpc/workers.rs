@@ -37,10 +37,11 @@ impl Workflows {
         self.node.workers.dismiss_worker(namespace.key, worker, queue, sticky);
         if !worker.is_empty() && !request.task_queue.is_empty() {
             let kinds: &[QueueKind] = match &request.task_queue_types[..] {
-                [] => &[QueueKind::Workflow, QueueKind::Activity],
+                [] => &[QueueKind::Workflow, QueueKind::Activity, QueueKind::WorkerCommand],
                 named => &named.iter().filter_map(|kind| queue_kind(*kind)).collect::<Vec<_>>(),
             };
-            self.node.workers.forget_poller(namespace.key, &request.task_queue, kinds, &request.identity);
+            let poller = (request.identity.as_str(), worker.as_str());
+            self.node.workers.forget_poller(namespace.key, &request.task_queue, kinds, poller);
         }
         // Its polls end. What it holds stays its own, unless it says itself that it has shut down.
         if let Some(last) = request.worker_heartbeat {

@@ -207,7 +207,10 @@ impl Workflows {
             versioning_behavior,
             version: completing_version(request.deployment_options.as_ref(), request.deployment.as_ref()),
             target: None,
-            deployment_name: request.deployment_options.map(|options| options.deployment_name).unwrap_or_default(),
+            deployment_name: match request.deployment_options {
+                Some(options) => options.deployment_name,
+                None => request.deployment.map(|deployment| deployment.series_name).unwrap_or_default(),
+            },
             messages: request.messages,
             discards_with_events: request
                 .capabilities

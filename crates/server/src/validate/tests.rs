@@ -233,6 +233,20 @@ fn versioned_workers_name_their_version() {
     assert_eq!(text("d", ""), Err("Deployment name and build id must be set together.".into()));
     assert_eq!(text("a.b", "1"), Err("worker deployment name cannot contain '.'".into()));
     assert_eq!(text("d", "__1"), Err("BuildID cannot start with '__'".into()));
+    let older = |series: &str, build: &str| {
+        let mut poll = PollWorkflowTaskQueueRequest { task_queue: queue(), ..Default::default() };
+        poll.worker_version_capabilities = Some(segno_proto::common::WorkerVersionCapabilities {
+            build_id: build.into(),
+            use_versioning: true,
+            deployment_series_name: series.into(),
+        });
+        worker::poll_workflow_task(&mut poll).map_err(|refused| refused.text)
+    };
+    assert_eq!(older("d", "1.0"), Ok(()));
+    assert_eq!(older("", "a:b"), Ok(()), "a build without a deployment");
+    assert_eq!(older("a:b", "1"), Err("worker deployment name cannot contain ':'".into()));
+    assert_eq!(older("__a", "1"), Err("WorkerDeploymentName cannot start with '__'".into()));
+    assert_eq!(older("d", "__1"), Err("BuildID cannot start with '__'".into()));
     poll.task_queue = Some(TaskQueue { name: "s".into(), kind: TaskQueueKind::Sticky as i32, ..Default::default() });
     assert_eq!(
         worker::poll_workflow_task(&mut poll).unwrap_err().text,

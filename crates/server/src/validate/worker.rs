@@ -3,7 +3,9 @@
 //! Polls are checked for names and versioning only; how long they may wait is the caller's business.
 
 use segno_engine::script;
-use segno_engine::validate::{ID_LENGTH_MAX, Invalid, task_queue};
+use segno_engine::validate::{Invalid, task_queue};
+use segno_node::names;
+use segno_proto::common::WorkerVersionCapabilities;
 use segno_proto::deployment::WorkerDeploymentOptions;
 use segno_proto::enums::{QueryResultType, TaskQueueKind, WorkerVersioningMode};
 use segno_proto::taskqueue::TaskQueue;
@@ -19,16 +21,16 @@ use super::{
 };
 
 const BUILD_ID_LENGTH_MAX: usize = 255;
-/// Temporal names a workflow after deployment and build id: `temporal-sys-worker-deployment-version:` and both.
-const DEPLOYMENT_FIELD_LENGTH_MAX: usize = (ID_LENGTH_MAX - 39) / 2;
 
 /// PollWorkflowTaskQueue.
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
 pub fn poll_workflow_task(request: &mut PollWorkflowTaskQueueRequest) -> Result<(), RequestError> {
     identity(&request.identity)?;
-    let build =
-        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
-    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())?;
+    poller_version(
+        request.worker_version_capabilities.as_ref(),
+        request.deployment_options.as_ref(),
+        request.task_queue.as_ref(),
+    )?;
     not_of_scripts(request.task_queue.as_ref())?;
     task_queue(request.task_queue.as_mut(), "").map_err(RequestError::from)
 }
@@ -48,9 +50,11 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
     not_of_scripts(request.task_queue.as_ref())?;
     task_queue(request.task_queue.as_mut(), "")?;
     identity(&request.identity)?;
-    let build =
-        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
-    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())
+    poller_version(
+        request.worker_version_capabilities.as_ref(),
+        request.deployment_options.as_ref(),
+        request.task_queue.as_ref(),
+    )
 }
 
 /// PollNexusTaskQueue.
@@ -58,9 +62,11 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
 pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), RequestError> {
     task_queue(request.task_queue.as_mut(), "")?;
     identity(&request.identity)?;
-    let build =
-        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
-    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())
+    poller_version(
+        request.worker_version_capabilities.as_ref(),
+        request.deployment_options.as_ref(),
+        request.task_queue.as_ref(),
+    )
 }
 
 /// RespondWorkflowTaskCompleted; the commands are checked by the engine, one by one.
@@ -97,7 +103,22 @@ pub fn shutdown(_request: &mut ShutdownWorkerRequest) -> Result<(), RequestError
     Ok(())
 }
 
-/// The version of a worker: `build` is build id and whether to use versioning.
+/// Checks the version of a worker that polls. Older workers name their deployment in the capabilities, which counts as options unless they
+/// send both.
+fn poller_version(
+    capabilities: Option<&WorkerVersionCapabilities>,
+    options: Option<&WorkerDeploymentOptions>,
+    queue: Option<&TaskQueue>,
+) -> Result<(), RequestError> {
+    let build = capabilities.map(|build| (build.build_id.as_str(), build.use_versioning));
+    versioning(build, options, queue)?;
+    match capabilities.filter(|build| build.use_versioning && !build.deployment_series_name.is_empty()) {
+        Some(build) if options.is_none() => version_names(&build.deployment_series_name, &build.build_id),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the version of a worker: `build` is build id and whether to use versioning.
 fn versioning(
     build: Option<(&str, bool)>,
     options: Option<&WorkerDeploymentOptions>,
@@ -130,19 +151,10 @@ fn deployment(options: &WorkerDeploymentOptions) -> Result<(), RequestError> {
     if name.is_empty() || build_id.is_empty() {
         return Err(RequestError::invalid("Deployment name and build id must be set together."));
     }
-    deployment_field("WorkerDeploymentName", name, &['.', ':'])?;
-    deployment_field("BuildID", build_id, &[])
+    version_names(name, build_id)
 }
 
-fn deployment_field(what: &str, field: &str, forbidden: &[char]) -> Result<(), RequestError> {
-    if field.len() > DEPLOYMENT_FIELD_LENGTH_MAX {
-        return Err(RequestError::invalid(format!("size of {what} larger than the maximum allowed")));
-    }
-    if let Some(found) = forbidden.iter().find(|c| field.contains(**c)) {
-        return Err(RequestError::invalid(format!("worker deployment name cannot contain '{found}'")));
-    }
-    if field.starts_with("__") {
-        return Err(RequestError::invalid(format!("{what} cannot start with '__'")));
-    }
-    Ok(())
+fn version_names(name: &str, build_id: &str) -> Result<(), RequestError> {
+    let checked = names::check_name(name).and_then(|()| names::check_build(build_id));
+    checked.map_err(|refused| RequestError::invalid(&refused.to_string()))
 }

@@ -28,17 +28,12 @@ impl Workflows {
         let namespace = self.deployments_of(&request.namespace)?;
         let given = pair(request.deployment_version.as_ref());
         let (name, build) = names::requested_version(given, &request.version).map_err(bad)?;
-        let runs = &self.node.runs;
-        let Some(known) = runs.deployments.deployment(namespace.key, &name) else {
-            return Err(bad(DeploymentError::unknown_workflow(&name)));
-        };
-        let pinned = runs.pinned_counts(&namespace, &known).await.map_err(failed)?;
-        let usage = runs.version_use(&namespace, &known, &build, &pinned).await;
-        let (of, at) = (name.clone(), runs.drainage_view());
-        let deleted = runs.change_deployment(namespace.key, &name, move |before, _| {
+        let (runs, of) = (&self.node.runs, name.clone());
+        let at = runs.drainage_view();
+        let deleted = runs.change_deployment(namespace.key, &name, move |before, _, uses| {
             let mut deployment = before.cloned().ok_or_else(|| DeploymentError::unknown_workflow(&of))?;
             let caller = (request.identity.as_str(), request.skip_drainage);
-            calls::delete_version(&mut deployment, &build, caller, usage, at)?;
+            calls::delete_version(&mut deployment, &build, caller, &|| uses.of_version(&build), at)?;
             Ok((Some(deployment), DeleteWorkerDeploymentVersionResponse {}))
         });
         deleted.await.map_err(failed)
@@ -50,7 +45,7 @@ impl Workflows {
     ) -> Result<DeleteWorkerDeploymentResponse, Status> {
         let namespace = self.deployments_of(&request.namespace)?;
         names::check_name(&request.deployment_name).map_err(bad)?;
-        let deleted = self.node.runs.change_deployment(namespace.key, &request.deployment_name, |before, _| {
+        let deleted = self.node.runs.change_deployment(namespace.key, &request.deployment_name, |before, _, _| {
             if let Some(deployment) = before {
                 calls::check_deletable(deployment)?;
             }
@@ -75,7 +70,7 @@ impl Workflows {
         let (name, build) = pair(request.deployment_version.as_ref()).or(named).unwrap_or_default();
         let (name, build) = (name.to_owned(), build.to_owned());
         let of = name.clone();
-        let changed = self.node.runs.change_deployment(namespace.key, &name, move |before, _| {
+        let changed = self.node.runs.change_deployment(namespace.key, &name, move |before, _, _| {
             let mut deployment = before.cloned().ok_or_else(|| calls::unknown_version(&of, &build))?;
             let entries = calls::update_metadata(&mut deployment, &build, &change)?;
             let metadata = Some(VersionMetadata { entries });
@@ -98,12 +93,13 @@ impl Workflows {
         let new = NewManager { manager, conflict_token: request.conflict_token, identity: request.identity };
         new.check(&request.deployment_name).map_err(bad)?;
         let of = request.deployment_name.clone();
-        let changed = self.node.runs.change_deployment(namespace.key, &request.deployment_name, move |before, now| {
-            let mut deployment = before.cloned().ok_or_else(|| DeploymentError::unknown_workflow(&of))?;
-            let previous_manager_identity = calls::set_manager(&mut deployment, &new, now)?;
-            let conflict_token = deployment.conflict_token();
-            Ok((Some(deployment), SetWorkerDeploymentManagerResponse { conflict_token, previous_manager_identity }))
-        });
+        let changed =
+            self.node.runs.change_deployment(namespace.key, &request.deployment_name, move |before, now, _| {
+                let mut deployment = before.cloned().ok_or_else(|| DeploymentError::unknown_workflow(&of))?;
+                let previous_manager_identity = calls::set_manager(&mut deployment, &new, now)?;
+                let conflict_token = deployment.conflict_token();
+                Ok((Some(deployment), SetWorkerDeploymentManagerResponse { conflict_token, previous_manager_identity }))
+            });
         changed.await.map_err(failed)
     }
 }

@@ -25,7 +25,7 @@ impl Workflows {
         names::check_name(&name).map_err(bad)?;
         let (runs, of) = (&self.node.runs, name.clone());
         let request_id = if request_id.is_empty() { runs.uuid() } else { request_id };
-        let created = runs.change_deployment(namespace.key, &name, move |before, now| {
+        let created = runs.change_deployment(namespace.key, &name, move |before, now, _| {
             let deployment = calls::create(before, &of, &identity, &request_id, now)?;
             let conflict_token = deployment.conflict_token();
             Ok((Some(deployment), CreateWorkerDeploymentResponse { conflict_token }))

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use segno_node::{DeploymentError, DrainageView, MemberQueue, Namespace, PinnedCounts, WorkerDeployment, names};
+use segno_node::{
+    DeploymentError, DrainageView, ListCaller, MemberQueue, Namespace, PinnedCounts, WorkerDeployment, names,
+};
 use segno_proto::workflowservice::{
     DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentResponse, DescribeWorkerDeploymentVersionRequest,
     DescribeWorkerDeploymentVersionResponse, ListWorkerDeploymentsRequest, ListWorkerDeploymentsResponse,
     describe_worker_deployment_version_response::VersionTaskQueue,
     list_worker_deployments_response::WorkerDeploymentSummary,
 };
-use tonic::Status;
+use tonic::{Request, Status};
 
 use super::{bad, pair};
 use crate::{
-    grpc::{Workflows, failed},
+    grpc::{Workflows, failed, visibility::caller},
     status::not_found,
 };
 
@@ -23,15 +25,16 @@ const PAGE_SIZE_MAX: usize = 1000;
 impl Workflows {
     pub(crate) async fn describe_deployment(
         &self,
-        request: DescribeWorkerDeploymentRequest,
+        request: Request<DescribeWorkerDeploymentRequest>,
     ) -> Result<DescribeWorkerDeploymentResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.deployments_of(&request.namespace)?;
         let name = request.deployment_name;
         names::check_name(&name).map_err(bad)?;
         let Some(deployment) = self.node.runs.deployments.deployment(namespace.key, &name) else {
             return Err(bad(DeploymentError::unknown_deployment(&name)));
         };
-        let (deployment, pinned, at) = self.look_at(&namespace, deployment).await?;
+        let (pinned, at) = self.look_at(caller, &namespace, &deployment).await?;
         Ok(DescribeWorkerDeploymentResponse {
             conflict_token: deployment.conflict_token(),
             worker_deployment_info: Some(deployment.info(&pinned, at)),
@@ -40,8 +43,9 @@ impl Workflows {
 
     pub(crate) async fn list_deployments(
         &self,
-        request: ListWorkerDeploymentsRequest,
+        request: Request<ListWorkerDeploymentsRequest>,
     ) -> Result<ListWorkerDeploymentsResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.deployments_of(&request.namespace)?;
         let wanted = usize::try_from(request.page_size).unwrap_or_default();
         let size = if (1..=PAGE_SIZE_MAX).contains(&wanted) { wanted } else { PAGE_SIZE_MAX };
@@ -54,7 +58,7 @@ impl Workflows {
         let next_page_token = next.map(|last| token_after(&last.name)).unwrap_or_default();
         let mut worker_deployments = Vec::with_capacity(page.len());
         for deployment in page {
-            let (deployment, pinned, at) = self.look_at(&namespace, deployment).await?;
+            let (pinned, at) = self.look_at(caller, &namespace, &deployment).await?;
             worker_deployments.push(summary_of(&deployment, &pinned, at));
         }
         Ok(ListWorkerDeploymentsResponse { next_page_token, worker_deployments })
@@ -63,8 +67,9 @@ impl Workflows {
     #[expect(deprecated, reason = "older clients name versions by strings")]
     pub(crate) async fn describe_deployment_version(
         &self,
-        request: DescribeWorkerDeploymentVersionRequest,
+        request: Request<DescribeWorkerDeploymentVersionRequest>,
     ) -> Result<DescribeWorkerDeploymentVersionResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.deployments_of(&request.namespace)?;
         let given = pair(request.deployment_version.as_ref());
         if given.is_none() && request.version.is_empty() {
@@ -77,14 +82,18 @@ impl Workflows {
         if deployment.build(&build).is_none() {
             return Err(unknown());
         }
-        let (deployment, pinned, at) = self.look_at(&namespace, deployment).await?;
+        let (pinned, at) = self.look_at(caller, &namespace, &deployment).await?;
         let info = deployment.version_info(&build, &pinned, at).ok_or_else(unknown)?;
         let queues: Vec<MemberQueue> =
             deployment.versions.get(&build).map(|version| version.members().collect()).unwrap_or_default();
+        let shared = Arc::new(deployment.version(&build));
         let mut version_task_queues = Vec::with_capacity(queues.len());
         for queue in queues {
             let stats = match request.report_task_queue_stats {
-                true => Some(self.node.runs.queue_use(&namespace, &queue).await),
+                true => {
+                    let found = self.node.runs.queue_use(namespace.key, &queue, &shared).await;
+                    Some(found.map_err(failed)?)
+                }
                 false => None,
             };
             let (stats, stats_by_priority_key) =
@@ -95,15 +104,16 @@ impl Workflows {
         Ok(DescribeWorkerDeploymentVersionResponse { worker_deployment_version_info: Some(info), version_task_queues })
     }
 
-    /// A deployment with what is pinned to its versions, and the moment at which that is so.
+    /// What is pinned to the versions of a deployment, and the moment at which that is so.
     async fn look_at(
         &self,
+        caller: ListCaller,
         namespace: &Arc<Namespace>,
-        deployment: Arc<WorkerDeployment>,
-    ) -> Result<(Arc<WorkerDeployment>, PinnedCounts, DrainageView), Status> {
+        deployment: &WorkerDeployment,
+    ) -> Result<(PinnedCounts, DrainageView), Status> {
         let runs = &self.node.runs;
-        let (deployment, pinned) = runs.look_at_deployment(namespace, deployment).await.map_err(failed)?;
-        Ok((deployment, pinned, runs.drainage_view()))
+        let pinned = runs.pinned_counts(caller, namespace, deployment).await.map_err(failed)?;
+        Ok((pinned, runs.drainage_view()))
     }
 }
 
