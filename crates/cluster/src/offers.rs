@@ -252,7 +252,7 @@ impl Cluster {
         let membership = &self.topology.membership;
         if offer.task.revision > membership.loaded_revision() {
             // Offered again once this node has read the routing by which its owner will decide.
-            membership.look();
+            membership.check_map();
             return (ResponseBody::Moved(Default::default()), false);
         }
         if offer.sticky && !self.dispatch.matching.is_served(&key) {

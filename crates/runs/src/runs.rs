@@ -34,7 +34,6 @@ use crate::{
     slots::Slots,
     start_limits::StartLimits,
     timers::Timers,
-    verification::Verifications,
 };
 
 /// Node numbers that the last bits of a moment tell apart: a power of two.

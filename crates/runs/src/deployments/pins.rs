@@ -94,7 +94,7 @@ impl PinSightings {
 pub(crate) async fn run(runs: Arc<Runs>) {
     let mut pauses: HashMap<DeploymentKey, Nanos> = HashMap::default();
     loop {
-        let (stopped, changed) = (runs.stop.notified(), runs.pins.changed.notified());
+        let (stopped, changed) = (runs.lifecycle.stop.notified(), runs.pins.changed.notified());
         if runs.is_stopping() {
             return;
         }

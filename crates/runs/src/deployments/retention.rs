@@ -18,7 +18,7 @@ const PAGE: usize = 100;
 pub(crate) async fn apply(runs: Arc<Runs>, retention: Nanos) {
     let interval = Duration::from_nanos((retention / 10).clamp(INTERVAL_MIN, INTERVAL_MAX) as u64);
     loop {
-        let stopped = runs.stop.notified();
+        let stopped = runs.lifecycle.stop.notified();
         if runs.is_stopping() || tokio::time::timeout(interval, stopped).await.is_ok() {
             return;
         }
