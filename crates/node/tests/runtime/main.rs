@@ -1,5 +1,7 @@
 //! Tests of this crate in one binary, which is linked once.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod common;
 mod faults;
 mod lingering;
