@@ -76,6 +76,7 @@ def test_a_change_of_another_client_is_not_overwritten(tab, living):
     # A form that is being filled in keeps what it was opened with.
     form.get_by_label("Percentage").fill("40")
     living.call(living.ramp("contended", "one", 5))
+    tab.until("document.querySelector('svg.routes').getAttribute('aria-label').includes('one: 5 %')")
     form.get_by_role("button", name="Ramp").click()
     tab.page.wait_for_selector("text=conflict token mismatch")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import configparser
 import gzip
 import json
@@ -14,11 +15,14 @@ import tarfile
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio import activity, workflow
+from temporalio.api.workflowservice.v1 import ListWorkerDeploymentsRequest
 from temporalio.client import Client
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
 from helpers import SegnoServer, segno_binary
 
@@ -226,6 +230,16 @@ async def test_metrics_of_the_dashboard_and_the_alerts_exist_with_their_labels(t
         )
         async with worker:
             await client.execute_workflow(MeasuredWorkflow.run, id="measured", task_queue="measured")
+        # So that a version of workers has figures.
+        version = WorkerDeploymentVersion(deployment_name="measured", build_id="1")
+        config = WorkerDeploymentConfig(version=version, use_worker_versioning=True)
+        config.default_versioning_behavior = VersioningBehavior.PINNED
+        options: dict[str, Any] = {"workflows": [MeasuredWorkflow], "workflow_runner": UnsandboxedWorkflowRunner()}
+        async with Worker(client, task_queue="versioned", deployment_config=config, **options):
+            lister = ListWorkerDeploymentsRequest(namespace="default")
+            while not (await client.workflow_service.list_worker_deployments(lister)).worker_deployments:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
         # So that a queue has a backlog.
         await client.start_workflow(MeasuredWorkflow.run, id="waiting", task_queue="nobody")
         with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=10) as reply:
