@@ -1,8 +1,8 @@
 """What scenarios about versions of workers share: workers that belong to a version, and changes of routing.
 
 A server allows a hundred deployments in a namespace, so that scenarios do not use the default one but share others.
-The real server tells its queues of a change with delay. `current` and `ramping` therefore return only when every queue knows it, and
-`workers` when every version has its queues.
+The real server tells its queues of a change with delay. `current` and `ramping` therefore return only when every
+queue knows it, and `workers` when every version has its queues.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def workers(s: Session, *builds: str, name: str = "d", queue: str = "q", activit
 
 
 def register(s: Session, build: str, name: str, queue: str, rpc: str) -> Future:
-    """Begins a poll, which registers a version; returns when the version has the queue. One after the other: the real server is slow."""
+    """Begins a poll, which registers a version; returns when the version has the queue."""
     for deadline in REGISTERING:
         poll = s.begin(
             rpc,
