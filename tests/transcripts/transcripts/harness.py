@@ -117,7 +117,7 @@ class Session:
 
     def _summary(self, request: Message) -> Any:
         out = self.normaliser.message(request)
-        if out.get("namespace") == NAMESPACE:
+        if out.get("namespace") in (NAMESPACE, *self.normaliser.names.values()):
             del out["namespace"]
         return out
 
@@ -125,6 +125,10 @@ class Session:
         """Performs an RPC without recording it."""
         kind, method = self.server.method(rpc)
         return method(kind(**{"namespace": self.namespace, **fields}), timeout=10)
+
+    def observe(self, what: str, value: Any) -> None:
+        """Records what unrecorded calls have found out."""
+        self.steps.append({"call": f"({what})", "response": value})
 
     # -- names ----------------------------------------------------------------------------
 

@@ -100,6 +100,8 @@ class Normaliser:
     def __init__(self, nonce: str, namespace_id: str) -> None:
         self.nonce = nonce
         self.known: dict[str, str] = {namespace_id: "<namespace-id>"} if namespace_id else {}
+        # Other names that differ from run to run, with what stands for them.
+        self.names: dict[str, str] = {}
         self.counts: dict[str, int] = {}
         self.conflict_tokens: list[bytes] = []
 
@@ -107,6 +109,8 @@ class Normaliser:
         """Replaces what differs from run to run inside a string."""
         value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
         value = value.replace("-" + self.nonce, "")
+        for name, plain in self.names.items():
+            value = value.replace(name, plain)
         value = DELETED.sub("-deleted-<id>", value)
         value = PROCESS.sub("<process>", value)
         value = UUID.sub(lambda m: self._placeholder(m.group(), field), value)
@@ -182,6 +186,8 @@ class Normaliser:
             return {self.text(str(k)): self._one(value_field, value[k], base) for k in keys}
         if field.name == "pending_activities":
             value = sorted(value, key=lambda pending: pending.activity_id)
+        if field.name == "pollers":
+            value = sorted(value, key=lambda poller: (poller.identity, poller.deployment_options.build_id))
         if field.is_repeated:
             return [self._one(field, v, base) for v in value]
         return self._one(field, value, base)

@@ -16,6 +16,11 @@ SETTINGS = ["matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWrite
 SETTINGS += ["history.MaxBufferedQueryCount=32", "history.maxInFlightUpdates=100"]
 # What Segno does by default: polls of a worker that shuts down end at once, and it is not listed as a poller.
 SETTINGS += ["frontend.enableCancelWorkerPollsOnShutdown=true"]
+# A version is drained after about as long as in Segno.
+SETTINGS += [
+    'matching.wv.VersionDrainageStatusVisibilityGracePeriod="8s"',
+    'matching.wv.VersionDrainageStatusRefreshInterval="4s"',
+]
 # Scenarios register and change many namespaces.
 SETTINGS += [
     "frontend.rps.namespaceReplicationInducingAPIs=1000",

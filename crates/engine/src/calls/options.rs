@@ -63,10 +63,11 @@ pub(crate) fn change(
         time_skipping_config: None,
     };
     let merged = merge(current.clone(), &given, &call.paths)?;
-    let versioning_override = merged.versioning_override.clone().map(newer_form);
-    if versioning_override == current.versioning_override && merged.priority == current.priority {
+    // The older form of an override is another one here, and changes nothing below.
+    if merged == current {
         return Ok(merged);
     }
+    let versioning_override = merged.versioning_override.clone().map(newer_form);
     let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
         unset_versioning_override: versioning_override.is_none(),
         versioning_override: versioning_override.clone(),

@@ -90,6 +90,12 @@ pub(crate) fn spelled_version(version: &WorkerDeploymentVersion) -> String {
     format!("{}:{}", version.deployment_name, version.build_id)
 }
 
+/// The deployment that a run belongs to: of the version where its tasks go, or else the one that its last worker named.
+pub fn deployment_name(state: &RunState) -> &str {
+    let version = state.versioning.as_deref().and_then(|versioning| versioning.settled_version());
+    version.map_or(&state.worker_deployment_name, |version| &version.deployment_name)
+}
+
 /// Writes search attributes anew after what a run knows of versions has changed. `stamp_id` is the build of a worker of the older
 /// kind, or empty.
 pub(crate) fn tell_versioning(state: &mut RunState, stamp_id: &str) {
@@ -99,10 +105,8 @@ pub(crate) fn tell_versioning(state: &mut RunState, stamp_id: &str) {
         VersioningBehavior::AutoUpgrade => Some("AutoUpgrade"),
         VersioningBehavior::Unspecified => None,
     };
-    let version = versioning.settled_version();
-    let deployment = version.map_or(&state.worker_deployment_name, |version| &version.deployment_name);
-    let deployment = Some(deployment.as_str()).filter(|name| !name.is_empty()).map(keyword);
-    let version = version.map(|version| keyword(&spelled_version(version)));
+    let version = versioning.settled_version().map(|version| keyword(&spelled_version(version)));
+    let deployment = Some(deployment_name(state)).filter(|name| !name.is_empty()).map(keyword);
     let mut set = |name: &str, value: Option<Payload>| match value {
         Some(value) => drop(state.search_attributes.insert(name.to_owned(), value)),
         None => drop(state.search_attributes.remove(name)),

@@ -84,7 +84,8 @@ pub fn named_version(wanted: &VersioningOverride) -> Result<Option<WorkerDeploym
 /// A version by the text that older clients send.
 fn version_of(text: &str) -> Option<WorkerDeploymentVersion> {
     let (deployment_name, build_id) = text.split_once(['.', ':'])?;
-    Some(WorkerDeploymentVersion { deployment_name: deployment_name.to_owned(), build_id: build_id.to_owned() })
+    (!deployment_name.is_empty() && !build_id.is_empty())
+        .then(|| WorkerDeploymentVersion { deployment_name: deployment_name.to_owned(), build_id: build_id.to_owned() })
 }
 
 /// An override in the form that history has, without its older spelling.

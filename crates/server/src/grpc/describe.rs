@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prost_types::Timestamp;
 use segno_engine::{
-    Run, activity,
+    Run, activity, builds,
     callbacks::{self, Delivery},
     state::{self as engine, Activity, RunState, WorkflowTask},
 };
@@ -162,7 +162,7 @@ fn info(run: &Run) -> WorkflowExecutionInfo {
         execution_duration: closed.then(|| nanos_duration(state.close_time - info.execution_time())),
         root_execution: info.root.clone(),
         first_run_id: info.first_run_id.clone(),
-        worker_deployment_name: state.worker_deployment_name.clone(),
+        worker_deployment_name: builds::deployment_name(state).to_owned(),
         priority: info.priority.clone(),
         versioning_info: versioning(state),
         ..Default::default()

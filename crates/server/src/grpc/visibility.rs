@@ -293,7 +293,6 @@ fn listed(run: Run) -> WorkflowExecutionInfo {
         history_size_bytes: of_closed(state.history_bytes),
         execution_duration: closed.then(|| nanos_duration(state.close_time - execution_time)),
         root_execution: info.root,
-        worker_deployment_name: state.worker_deployment_name,
         ..Default::default()
     }
 }

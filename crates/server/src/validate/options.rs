@@ -1,6 +1,6 @@
 //! Changing options of a run.
 
-use segno_engine::validate as engine;
+use segno_engine::{options::named_version, validate as engine};
 use segno_proto::{
     workflow::post_reset_operation::UpdateWorkflowOptions, workflowservice::UpdateWorkflowExecutionOptionsRequest,
 };
@@ -53,8 +53,12 @@ pub fn after_reset(update: &UpdateWorkflowOptions) -> Result<(), RequestError> {
         return Err(RequestError::unimplemented("The Time-Skipping feature is not enabled for namespace."));
     }
     paths(&mask.paths, "error applying update_options")?;
-    if update.workflow_execution_options.is_none() {
+    let Some(options) = &update.workflow_execution_options else {
         return Err(RequestError::invalid("WorkflowExecutionOptions is required"));
+    };
+    // The new run is pinned to nothing yet, so that an override has to say where.
+    if let Some(wanted) = &options.versioning_override {
+        named_version(wanted)?;
     }
     Ok(())
 }

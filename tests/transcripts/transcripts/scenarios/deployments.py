@@ -5,19 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import grpc
-
-from ..build import Fields
-from ..harness import Session, Stopped
+from ..harness import Session
+from ..versions import ACTIVITY, WORKFLOW, settled, version, wait
 from . import scenario
-
-WORKFLOW, ACTIVITY = "PollWorkflowTaskQueue", "PollActivityTaskQueue"
-PATIENCE = 20
-
-
-def version(s: Session, build: str, name: str = "d") -> Fields:
-    """A version of a deployment."""
-    return {"deployment_name": s.name(name), "build_id": build}
 
 
 def poll(s: Session, build: str, name: str = "d", queue: str = "q", rpc: str = WORKFLOW) -> None:
@@ -33,29 +23,6 @@ def poll(s: Session, build: str, name: str = "d", queue: str = "q", rpc: str = W
         return any(info.name == s.name(queue) and info.type == kind for info in infos)
 
     wait(listed)
-
-
-def wait(test: Any) -> None:
-    """Waits until something is so."""
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        try:
-            if test():
-                return
-        except grpc.RpcError:
-            pass
-        time.sleep(0.1)
-    raise Stopped("the deployment is not as expected")
-
-
-def settled(s: Session, name: str = "d") -> None:
-    """Waits until the real server's queues have heard of a change."""
-
-    def test() -> bool:
-        info = s.silent("DescribeWorkerDeployment", deployment_name=s.name(name)).worker_deployment_info
-        return info.routing_config_update_state == 2
-
-    wait(test)
 
 
 def describe(s: Session, name: str = "d") -> Any:

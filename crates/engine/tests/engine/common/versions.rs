@@ -1,6 +1,6 @@
 //! Versions of workers in scenario files: `version=b1` is the version of the worker, `target=b2/5` where routing sends the run and the
 //! revision of the routing, with `-` for workers without versions. `override pinned=b1`, `override once=b1`, `override auto` and
-//! `override none` change the override.
+//! `override none` change the override; `override older=b1` pins in the older form, as a string.
 
 use segno_engine::{
     Rejection, Run, Transition,
@@ -64,6 +64,15 @@ fn of(kind: Override) -> VersioningOverride {
     VersioningOverride { r#override: Some(kind), ..Default::default() }
 }
 
+#[allow(deprecated)]
+fn older(build: &str) -> VersioningOverride {
+    VersioningOverride {
+        behavior: VersioningBehavior::Pinned as i32,
+        pinned_version: format!("d.{build}"),
+        ..Default::default()
+    }
+}
+
 /// The override that a step or command names.
 pub fn wanted(words: &Words<'_>) -> Option<VersioningOverride> {
     if let Some(build) = words.get("pinned") {
@@ -71,6 +80,9 @@ pub fn wanted(words: &Words<'_>) -> Option<VersioningOverride> {
     }
     if let Some(build) = words.get("once") {
         return Some(of(Override::OneTime(OneTimeOverride { target_deployment_version: version(build) })));
+    }
+    if let Some(build) = words.get("older") {
+        return Some(older(build));
     }
     words.flag("auto").then(|| of(Override::AutoUpgrade(true)))
 }
