@@ -37,7 +37,7 @@ pub struct WaitingPoll {
 /// The last poll of an identity.
 struct LastPoll {
     at: Nanos,
-    /// What the worker said of its version.
+    /// The version that the worker named.
     version: PollerVersion,
     /// The instance key of the worker, if it has one.
     worker: String,

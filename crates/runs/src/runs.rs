@@ -5,12 +5,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use segno_deployments::{DeploymentLimits, MemberQueue, Registry, Version};
+use segno_deployments::{DeploymentLimits, Registry};
 use segno_engine::{Context, Run, limits::Limits};
 use segno_environment::{
     clock::Clock,
     environment::Environment,
-    hash::{HashMap, HashSet},
+    hash::HashSet,
     health::{self, Health},
     ids::Ids,
     metrics::Metrics,
@@ -55,8 +55,6 @@ pub struct Runs {
     pub deployment_limits: DeploymentLimits,
     pub(crate) deployment_locks: DeploymentLocks,
     pub(crate) pins: PinSightings,
-    /// Queues that workers without a version poll in vain, with the current version for which that was logged.
-    pub(crate) unversioned_polls: Mutex<HashMap<(NamespaceKey, MemberQueue), Version>>,
     /// The part that knows who uses queues.
     pub queue_uses: QueueUsesPort,
     /// The source of time.
@@ -124,7 +122,6 @@ impl Runs {
             deployment_limits: options.deployments,
             deployment_locks: DeploymentLocks::default(),
             pins: PinSightings::default(),
-            unversioned_polls: Mutex::default(),
             queue_uses: QueueUsesPort::default(),
             clock: environment.clock.clone(),
             list_limits: ListLimits::of_cores(environment.cores),

@@ -115,7 +115,7 @@ pub(super) fn may_change(asked: &PageRequest<'_>, namespace: &str) -> bool {
     asked.caller.as_ref().is_none_or(|caller| caller.may_write(namespace))
 }
 
-/// What a form that makes a version current asks for.
+/// The fields of a form that makes a version current.
 fn protections() -> Markup {
     html! {
         label { span { input type="checkbox" name="ignore-missing" value="yes"; " Even if task queues of the current version have no workers in it" } }
@@ -184,7 +184,7 @@ impl Web {
         Ok(counted.groups.iter().filter_map(build).collect())
     }
 
-    /// What the forms of a deployment and of its versions do.
+    /// Carries out the forms of a deployment and of its versions.
     pub(super) async fn deployment_action(
         &self,
         namespace: &str,

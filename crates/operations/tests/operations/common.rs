@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use segno_engine::start::{Start, StartOptions};
 use segno_environment::Environment;
-use segno_operations::{Batches, NamespaceOperations};
+use segno_operations::{Batches, NamespaceOperations, Verifications};
 use segno_proto::{common::WorkflowType, taskqueue::TaskQueue};
 use segno_runs::{
     CallError, Namespace, NodeOptions, Runs, loops,
@@ -55,7 +55,7 @@ impl Place {
         let environment = Environment::with_clock(self.clock.clone());
         let runs = Runs::new(store, &environment, NodeOptions::default(), Arc::new(Alone), Arc::new(NoScripts)).await?;
         let batches = Batches::new(runs.clone());
-        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone());
+        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone(), Verifications::new(runs.clone()));
         loops::load_documents(&runs).await?;
         batches.load().await?;
         runs.recover().await?;

@@ -69,7 +69,7 @@ impl Runs {
         reply
     }
 
-    /// What becomes of a deployment, while no other call changes it.
+    /// Decides a change of a deployment, while no other call changes it.
     async fn decide_change<T>(
         self: &Arc<Self>,
         namespace: NamespaceKey,

@@ -29,7 +29,7 @@ const UNPINNED_MAX: usize = 10_000;
 
 type DeploymentKey = (NamespaceKey, String);
 
-/// What was seen of a deployment's workflows since its last report.
+/// The pins of a deployment's workflows that changed since the last report.
 #[derive(Clone, Debug, Default)]
 struct Sighting {
     /// When it is reported.
@@ -38,7 +38,7 @@ struct Sighting {
     times: BTreeMap<String, PinTimes>,
 }
 
-/// What was seen of pinned workflows.
+/// The changed pins of workflows, by deployment.
 #[derive(Default)]
 pub(crate) struct PinSightings {
     waiting: Mutex<HashMap<DeploymentKey, Sighting>>,

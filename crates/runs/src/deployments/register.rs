@@ -5,9 +5,7 @@ use std::{sync::Arc, time::Duration};
 use segno_deployments::{
     Deployment, DeploymentError, MemberQueue, Version,
     calls::{Registration, register},
-    names,
 };
-use segno_environment::lock::lock;
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
 
@@ -16,8 +14,6 @@ use crate::{error::CallError, ports::owner::Place, runs::Runs};
 
 /// How long a poll is held that is refused, so that a worker does not repeat it at once.
 const REFUSAL_DELAY: Duration = Duration::from_secs(5);
-/// Queues for which polls in vain are remembered.
-const LOGGED_MAX: usize = 10_000;
 const NOT_READY: &str = "task queue is not ready to process polls from this deployment version, try again shortly";
 
 impl Runs {
@@ -49,26 +45,6 @@ impl Runs {
             CallError::Deployment(_) => refused,
             _ => CallError::Unavailable(NOT_READY.to_owned()),
         })
-    }
-
-    /// A worker without a version polls a queue. If none of the queue's tasks go to such workers it is logged, once for each version that
-    /// gets them: the worker waits in vain.
-    pub fn note_unversioned_poll(&self, namespace: NamespaceKey, queue: &MemberQueue) {
-        let Some(routing) = self.deployments.routing(namespace, queue) else { return };
-        let is_ramping = routing.ramp.as_ref().is_some_and(|ramp| ramp.target.version.is_none());
-        let Some(current) = routing.current.version.as_ref().filter(|_| !is_ramping) else { return };
-        let mut logged = lock(&self.unversioned_polls);
-        if logged.len() >= LOGGED_MAX {
-            logged.clear();
-        }
-        if logged.insert((namespace, queue.clone()), current.clone()).as_ref() != Some(current) {
-            tracing::warn!(
-                queue = queue.name,
-                kind = ?queue.kind,
-                "unversioned worker polls, current version is {}",
-                names::colon(&current.deployment_name, Some(&current.build_id))
-            );
-        }
     }
 
     /// Makes a queue a member of a version, at the node that leads.

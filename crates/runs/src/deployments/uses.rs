@@ -42,7 +42,7 @@ impl Uses {
         })
     }
 
-    /// What uses a version.
+    /// The use of a version.
     pub fn of_version(&self, build: &str) -> VersionUse {
         self.versions.get(build).copied().unwrap_or_else(|| {
             lock(&self.asked).versions.insert(build.to_owned());

@@ -19,16 +19,8 @@ impl Workflows {
 
     /// Makes a queue a member of the worker's version.
     pub(crate) async fn register_member(&self, poll: &Poll, kind: QueueType) -> Result<(), Status> {
-        let (runs, namespace) = (&self.node.runs, poll.queue.namespace);
-        let version = poll.version.deployment_version();
-        if version.is_none() && runs.deployments.namespace(namespace).is_none() {
-            return Ok(());
-        }
+        let Some(version) = poll.version.deployment_version() else { return Ok(()) };
         let queue = MemberQueue { name: poll.queue.name.clone(), kind };
-        let Some(version) = version else {
-            runs.note_unversioned_poll(namespace, &queue);
-            return Ok(());
-        };
-        runs.register_poller(namespace, &version, queue).await.map_err(failed)
+        self.node.runs.register_poller(poll.queue.namespace, &version, queue).await.map_err(failed)
     }
 }

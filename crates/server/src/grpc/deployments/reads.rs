@@ -104,7 +104,7 @@ impl Workflows {
         Ok(DescribeWorkerDeploymentVersionResponse { worker_deployment_version_info: Some(info), version_task_queues })
     }
 
-    /// What is pinned to the versions of a deployment, and the moment at which that is so.
+    /// The workflows pinned to the versions of a deployment, and the moment at which that is so.
     async fn look_at(
         &self,
         caller: ListCaller,
