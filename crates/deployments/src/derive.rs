@@ -1,11 +1,8 @@
 //! The routing of a namespace's queues, derived from its deployments.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use segno_environment::hash::HashMap;
+use segno_environment::hash::{HashMap, HashSet};
 use segno_proto::Nanos;
 
 use crate::{
@@ -29,7 +26,7 @@ impl NamespaceRouting {
         let mut members = HashMap::default();
         let mut having: BTreeMap<MemberQueue, Vec<&Deployment>> = BTreeMap::new();
         for deployment in deployments {
-            let mut queues: HashSet<MemberQueue> = HashSet::new();
+            let mut queues: HashSet<MemberQueue> = HashSet::default();
             for (build, version) in &deployment.versions {
                 let of_version: HashSet<MemberQueue> = version.members().collect();
                 queues.extend(of_version.iter().cloned());

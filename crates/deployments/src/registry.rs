@@ -1,7 +1,7 @@
 //! The deployments of all namespaces, in memory. Every poll and every offer of a task reads the routing that follows from them.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     ops::Bound,
     sync::{
         Arc, PoisonError, RwLock, RwLockReadGuard,
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use segno_environment::hash::HashMap;
+use segno_environment::hash::{HashMap, HashSet};
 use segno_store::NamespaceKey;
 
 use crate::{

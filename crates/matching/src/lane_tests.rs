@@ -1,19 +1,17 @@
 //! Which task goes to workers of which version: each rule by itself, and all of them against a model that keeps one list.
 
-use std::{
-    collections::{HashSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use segno_deployments::{
     MemberQueue, NamespaceRouting, QueueRouting, QueueType, Ramp, Registry, Target, Version, named_version,
 };
+use segno_environment::{clock::SystemClock, hash::HashSet};
 use segno_proto::{Nanos, deployment::WorkerDeploymentOptions, enums::WorkerVersioningMode};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
 use super::{
-    PollerVersion, QueueKey, QueueKind, TaskOffer, TaskRoute,
+    Matching, PollerVersion, QueueKey, QueueKind, QueuePlace, QueuePoll, TaskOffer, TaskRoute,
     lane::PollAnswer,
     queue::{OfferOutcome, Queue},
     route::LaneRouting,
@@ -152,7 +150,7 @@ fn without_deployments_every_task_but_pinned_ones_is_for_workers_without_a_versi
 fn a_ramp_divides_by_hash_and_a_greater_share_only_adds() {
     let [a, b, _] = versions();
     let hashes: Vec<u32> = (0..1000).map(|n: u32| n.wrapping_mul(2_654_435_761)).collect();
-    let mut ramping: HashSet<u64> = HashSet::new();
+    let mut ramping: HashSet<u64> = HashSet::default();
     for percentage in [0.0, 10.0, 40.0, 60.0, 100.0] {
         let mut queue = queue(Some(&a), Some((Some(&b), percentage)));
         for (run, hash) in hashes.iter().enumerate() {
@@ -223,7 +221,7 @@ fn an_activity_of_a_pinned_run_goes_by_its_own_queue_until_the_version_polls_tha
     deploy(&registry, None, None);
     let mut namespace = NamespaceRouting::default();
     let member = MemberQueue { name: "q".to_owned(), kind: QueueType::Activity };
-    namespace.members.insert(b.clone(), HashSet::from([member.clone()]));
+    namespace.members.insert(b.clone(), HashSet::from_iter([member.clone()]));
     namespace.queues.insert(member, Arc::default());
     registry.set(NAMESPACE, namespace);
     queue.reroute(LaneRouting::read(&registry, &key(QueueKind::Activity)), 0);
@@ -531,7 +529,7 @@ fn lanes_say_who_serves_them() {
     let mut queue = queue(Some(&one), None);
     offer(&mut queue, 1, 3, pinned(&two), 5);
     offer(&mut queue, 2, 3, pinned(&two), 5);
-    queue.polled(Some(&one), "worker", &PollerVersion::of(Some(&one)), 7, MEMORY);
+    queue.polled(Some(&one), ("worker", "key"), &PollerVersion::of(Some(&one)), 7, MEMORY);
     let lanes = queue.lanes(0);
     let of = |version: Option<&Version>| lanes.iter().find(|lane| lane.version.as_ref() == version).expect("a lane");
     let served = of(Some(&one));

@@ -127,7 +127,7 @@ fn deploy(registry: &Registry, versions: &[Version], current: &Version) {
     let mut namespace = NamespaceRouting::default();
     namespace.queues.insert(queue.clone(), Arc::new(QueueRouting { current, ramp: None }));
     for version in versions {
-        namespace.members.insert(version.clone(), [queue.clone()].into());
+        namespace.members.insert(version.clone(), std::iter::once(queue.clone()).collect());
     }
     registry.set(NAMESPACE, namespace);
 }

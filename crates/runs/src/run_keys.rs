@@ -97,8 +97,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
+    use segno_environment::hash::HashSet;
     use segno_store::MemoryStore;
 
     use super::*;
