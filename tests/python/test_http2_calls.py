@@ -20,8 +20,8 @@ from temporalio.api.workflowservice.v1 import (
 
 from helpers import NAMESPACE
 from wire import (
-    DATA, END_HEADERS, END_STREAM, HEADERS, INFO, INITIAL_WINDOW, NO_ERROR, Answer, Header, Wire,
-    enveloped, history_request, info, literals, number, poll_request, request_headers, start_request,
+    DATA, END_HEADERS, END_STREAM, HEADERS, INFO, INITIAL_WINDOW, NO_ERROR, UNBUILT, Answer, Header, Wire,
+    enveloped, history_request, info, literals, not_built, number, poll_request, request_headers, start_request,
 )
 
 GZIP = ("grpc-encoding", "gzip")
@@ -109,9 +109,9 @@ def test_unknown_method(wire: Wire, call: str):
 
 
 def test_call_that_is_not_built(wire: Wire):
-    answer = answer_to(wire, "ListWorkerDeployments", enveloped(b""))
+    answer = answer_to(wire, UNBUILT[0], enveloped(b""))
     only_headers(answer)
-    assert (answer.status, answer.text) == (12, "ListWorkerDeployments is not built yet in Segno")
+    assert (answer.status, answer.text) == (12, not_built(UNBUILT[0]))
 
 
 def test_missing_namespace(wire: Wire):
@@ -177,7 +177,7 @@ def test_unknown_compression(wire: Wire):
 
 def test_refusal_before_the_request_is_whole(wire: Wire):
     """The answer ends; then RST_STREAM with NO_ERROR says that the rest is not read."""
-    stream = wire.open("ListWorkerDeployments")
+    stream = wire.open(UNBUILT[0])
     assert wire.answer(stream).status == 12
     wire.until(lambda: wire.answers[stream].reset is not None)
     assert wire.answers[stream].reset == NO_ERROR

@@ -162,6 +162,16 @@ def enveloped(message: Any, compress: bool = False) -> bytes:
     return struct.pack(">BI", compress, len(body)) + body
 
 
+OPERATOR_SERVICE = "/temporal.api.operatorservice.v1.OperatorService"
+# Calls that Segno does not have: they are refused before a message comes.
+UNBUILT = [f"{OPERATOR_SERVICE}/{call}" for call in ("ListNexusEndpoints", "GetNexusEndpoint", "DeleteNexusEndpoint")]
+
+
+def not_built(call: str) -> str:
+    """The text with which a call of `UNBUILT` is refused."""
+    return f"{call.rsplit('/', 1)[-1]} is not built yet in Segno"
+
+
 def path(call: str) -> str:
     """`GetSystemInfo` is of the workflow service; a path with a slash is itself."""
     return call if call.startswith("/") else f"{WORKFLOW_SERVICE}/{call}"

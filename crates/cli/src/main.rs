@@ -54,7 +54,7 @@ struct Arguments {
 enum Command {
     /// Runs the server.
     #[command(after_help = "Example:\n  segno serve --data-dir ./data")]
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Runs a server for development and tests.
     #[command(subcommand)]
     Server(start_dev::Server),

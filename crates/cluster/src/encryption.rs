@@ -124,6 +124,7 @@ impl CertificateCheck for PinnedCertificate {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_types, reason = "these tests connect over loopback")]
 mod tests {
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},

@@ -237,7 +237,7 @@ impl Style {
 
     /// An encoded message, by its full name, in this style.
     fn print(self, name: &str, message: &[u8]) -> Result<String, String> {
-        let view = if self.short { View { payload: payload::short, ..View::EXACT } } else { View::EXACT };
+        let view = if self.short { View { payload: Some(payload::short), ..View::EXACT } } else { View::EXACT };
         Ok(bytes_to_json(name, message, view)?.print(self.pretty, |_| false))
     }
 

@@ -15,15 +15,15 @@ const FLOW: &str = "segno.flow.v1";
 /// How some things are shown.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// The JSON of a payload. Payloads without are shown as metadata and bytes.
-    pub payload: fn(&Payload) -> Option<Json>,
+    /// The JSON of a payload, if payloads have a form of their own. Payloads without it are shown as metadata and bytes.
+    pub payload: Option<fn(&Payload) -> Option<Json>>,
     /// The name of an enum's value, from the names of both.
     pub enum_value: fn(&str, &str) -> String,
 }
 
 impl View {
     /// As protobuf's JSON has everything. SDKs read this to replay a history.
-    pub const EXACT: Self = Self { payload: |_| None, enum_value: |_, value| value.to_owned() };
+    pub const EXACT: Self = Self { payload: None, enum_value: |_, value| value.to_owned() };
 }
 
 /// A message as JSON. `name` is its full name, such as `temporal.api.history.v1.HistoryEvent`.
@@ -95,11 +95,11 @@ impl View {
     /// Messages that JSON has another form for.
     fn special(&self, message: &DynamicMessage) -> Option<Json> {
         Some(match message.descriptor().full_name() {
-            PAYLOAD => (self.payload)(&message.transcode_to().ok()?)?,
+            PAYLOAD => (self.payload?)(&message.transcode_to().ok()?)?,
             // One without a form of its own keeps all of them in their message.
             PAYLOADS => {
                 let payloads: Payloads = message.transcode_to().ok()?;
-                Json::Array(payloads.payloads.iter().map(self.payload).collect::<Option<_>>()?)
+                Json::Array(payloads.payloads.iter().map(self.payload?).collect::<Option<_>>()?)
             }
             "google.protobuf.Timestamp" => Json::String(message.transcode_to::<Timestamp>().ok()?.to_string()),
             "google.protobuf.Duration" => Json::String(message.transcode_to::<Duration>().ok()?.to_string()),
@@ -175,7 +175,7 @@ mod tests {
         let payload = |data: &'static str| Payload { data: data.into(), ..Default::default() };
         let shown = |payloads: Vec<Payload>| {
             let numbers = |payload: &Payload| (payload.data == "1").then(|| Json::number(1));
-            let view = View { payload: numbers, ..View::EXACT };
+            let view = View { payload: Some(numbers), ..View::EXACT };
             to_json(PAYLOADS, &Payloads { payloads }, view).to_string()
         };
         assert_eq!(shown(vec![payload("1"), payload("1")]), "[1,1]");

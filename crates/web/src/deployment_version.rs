@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use segno_proto::{
     deployment::{RoutingConfig, WorkerDeploymentVersion, WorkerDeploymentVersionInfo},
     enums::{TaskQueueType, WorkerDeploymentVersionStatus as Status, WorkerVersioningMode},
+    segno_verification::Candidate,
     taskqueue::{PollerInfo, TaskQueue},
     workflowservice::{
         DescribeTaskQueueRequest, DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentVersionRequest,
@@ -18,7 +19,7 @@ use super::{
     fields::words,
     forms::encode,
     layout::{Page, action, facts},
-    payloads, times,
+    payloads, times, verification,
     workflow_now::queue_address,
     workflows::{grouped, note},
 };
@@ -61,6 +62,9 @@ impl Web {
             };
             queues.push((queue, pollers));
         }
+        let candidate =
+            Candidate { deployment_name: name.to_owned(), build_id: build.to_owned(), ..Default::default() };
+        let verification = self.last_verification(namespace, &candidate).await;
         let content = html! {
             nav.crumbs aria-label="Breadcrumb" {
                 a href={ "/ui/" (encode(namespace)) "/deployments" } { "Deployments" } " / "
@@ -82,6 +86,11 @@ impl Web {
             section aria-labelledby="queues-title" {
                 h2 #queues-title { "Task queues" }
                 div #queues data-live { (queue_rows(namespace, &queues)) }
+            }
+            section aria-labelledby="verification-title" {
+                h2 #verification-title { "Last verification" }
+                div #verification data-live { (verification) }
+                p { a href=(verification::address(namespace, &candidate)) { "Let its workers replay open workflows" } }
             }
             section aria-labelledby="metadata-title" {
                 h2 #metadata-title { "Metadata" }

@@ -28,8 +28,10 @@ pub fn to_json(name: &str, message: &impl Message, view: View) -> Json {
     use segno_proto_json::View as Shown;
     let view = match view {
         View::Exact => Shown::EXACT,
-        View::Decoded => Shown { payload: |payload| Some(payload::json(payload)), ..Shown::EXACT },
-        View::Readable => Shown { payload: |payload| Some(Json::Raw(payload::text(payload))), enum_value: short_name },
+        View::Decoded => Shown { payload: Some(|payload| Some(payload::json(payload))), ..Shown::EXACT },
+        View::Readable => {
+            Shown { payload: Some(|payload| Some(Json::Raw(payload::text(payload)))), enum_value: short_name }
+        }
     };
     segno_proto_json::to_json(name, message, view)
 }

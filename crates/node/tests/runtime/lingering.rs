@@ -38,6 +38,7 @@ impl Place {
     fn jump(&self, node: &Node, seconds: u64) {
         self.clock.jump(Duration::from_secs(seconds));
         node.runs.clock_moved();
+        node.namespaces.check_retention();
     }
 
     async fn node(&self) -> Arc<Node> {

@@ -71,7 +71,7 @@ impl Runs {
         let at = self.drainage_view();
         let may_be_over = |build: &&str| is_over(deployment, build, Pins::default(), at, retention);
         let builds: Vec<&str> = deployment.record.builds.iter().map(|build| build.build.as_str()).collect();
-        if !builds.iter().any(|build| may_be_over(build)) {
+        if !builds.iter().any(may_be_over) {
             return Ok(());
         }
         let pinned = self.pinned_counts(ListCaller::default(), &known, deployment).await?;

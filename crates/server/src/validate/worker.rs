@@ -156,5 +156,5 @@ fn deployment(options: &WorkerDeploymentOptions) -> Result<(), RequestError> {
 
 fn version_names(name: &str, build_id: &str) -> Result<(), RequestError> {
     let checked = names::check_name(name).and_then(|()| names::check_build(build_id));
-    checked.map_err(|refused| RequestError::invalid(&refused.to_string()))
+    checked.map_err(|refused| RequestError::invalid(refused.to_string()))
 }
