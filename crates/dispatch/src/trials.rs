@@ -8,9 +8,8 @@
 //! - SDKs on Temporal's Core (Python, TypeScript, .NET, Ruby) answer the query as failed. If replay diverged the answer has a cause;
 //!   if the workflow task failed otherwise, such as with a type that is not registered, it has a failure alone.
 //! - Other workers may report a failed workflow task, or answer the query as failed.
-//!
 //! - Go's SDK compares no commands with the history for a query. Its workers get a workflow task instead, which follows the history
-//!   without any news, and complete or fail it; what they complete it with is discarded.
+//!   without new events, and complete or fail it. The trial discards the commands of that answer.
 //!
 //! A worker that does not know the query says so with its name, after it replayed the run.
 

@@ -57,7 +57,7 @@ pub struct Queue {
     /// How much may go.
     pub limits: QueueLimits,
     /// The current version of which it was logged that workers without a version poll nevertheless.
-    pub reported_current: Option<Version>,
+    reported_current: Option<Version>,
 }
 
 /// The outcome of an offer.
@@ -179,6 +179,13 @@ impl Queue {
             }
         }
         self.keep(queued, version, first)
+    }
+
+    /// The current version, if all tasks go to versions and this was not reported yet; from now on it counts as reported.
+    pub fn unreported_current(&mut self) -> Option<Version> {
+        let current = self.routing.only_versions().filter(|current| self.reported_current.as_ref() != Some(current))?;
+        self.reported_current = Some(current.clone());
+        Some(current)
     }
 
     /// Reads the routing again: tasks whose version changed go to other lanes, by their age, and polls that wait are served.

@@ -5,7 +5,7 @@ use segno_deployments::Version;
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
 
-use super::{Matching, POLLER_MEMORY, QueueKey, QueuePoll, QueueService, route::LaneRouting};
+use super::{Matching, POLLER_MEMORY, QueueKey, QueuePoll, QueueService, queue::Queue};
 
 /// Who serves workers of one version at a queue, and how much waits for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,17 +21,12 @@ pub struct LaneService {
 impl Matching {
     /// Logs, once per queue and current version, that a worker without a version polls and gets nothing.
     pub(super) fn report_unversioned(&self, poll: &QueuePoll<'_>) {
-        if poll.lane.is_some() {
+        // Without deployments a poll costs no second lock.
+        if poll.lane.is_some() || self.deployments.namespace(poll.queue.namespace).is_none() {
             return;
         }
-        let Some(current) = LaneRouting::read(&self.deployments, poll.queue).only_versions() else { return };
-        let mut queues = lock(&self.queues);
-        let Some(queue) = queues.get_mut(poll.queue) else { return };
-        if queue.reported_current.as_ref() == Some(&current) {
-            return;
-        }
-        queue.reported_current = Some(current.clone());
-        drop(queues);
+        let unreported = lock(&self.queues).get_mut(poll.queue).and_then(Queue::unreported_current);
+        let Some(current) = unreported else { return };
         tracing::warn!(
             queue = poll.queue.name,
             identity = poll.identity,

@@ -81,9 +81,9 @@ impl Runs {
         let mut has_made_room = false;
         loop {
             let changed = change(base.as_deref(), self.now(), &uses);
-            let asked = uses.take_asked();
-            if let Some(base) = base.as_ref().filter(|_| !asked.is_empty()) {
-                self.find_uses(namespace, base, asked, &mut uses).await?;
+            let unknown = uses.take_unknown();
+            if let Some(base) = base.as_ref().filter(|_| !unknown.is_empty()) {
+                self.find_uses(namespace, base, unknown, &mut uses).await?;
                 continue;
             }
             match (changed, &base) {

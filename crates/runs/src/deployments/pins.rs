@@ -17,6 +17,7 @@ use segno_proto::{Nanos, deployment::WorkerDeploymentVersion};
 use segno_store::NamespaceKey;
 use tokio::sync::Notify;
 
+use super::DeploymentKey;
 use crate::{error::CallError, list_limits::ListCaller, ports::owner::Place, runs::Runs};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -26,8 +27,6 @@ const LOOK_INTERVAL: Nanos = SECOND;
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// Versions for which the last unpinning is remembered; then all are forgotten, because a version that is drained is noted.
 const UNPINNED_MAX: usize = 10_000;
-
-type DeploymentKey = (NamespaceKey, String);
 
 /// The pins of a deployment's workflows that changed since the last report.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! What uses the versions and the queues of a deployment, found out for a change while no other call changes the deployment.
+//! The uses of the versions and the queues of a deployment, looked up for a change while no other call changes the deployment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,23 +11,23 @@ use segno_store::NamespaceKey;
 
 use crate::{error::CallError, list_limits::ListCaller, runs::Runs};
 
-/// The uses that are known. A use that is not is noted, and answered as if there were none; its answer counts for nothing, because the
-/// change is made again with the right one.
+/// The uses that are known. A change that reads an unknown one gets the answer for no use; the use is noted and looked up, and the change
+/// is computed again.
 #[derive(Debug, Default)]
 pub struct Uses {
     queues: BTreeMap<MemberQueue, bool>,
     versions: BTreeMap<String, VersionUse>,
-    asked: Mutex<Asked>,
+    unknown: Mutex<UnknownUses>,
 }
 
-/// Uses that a change asked for and that were not known.
+/// Uses that a change has read and that were not known.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct UnknownUses {
     queues: BTreeSet<MemberQueue>,
     versions: BTreeSet<String>,
 }
 
-impl Asked {
+impl UnknownUses {
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty() && self.versions.is_empty()
     }
@@ -37,7 +37,7 @@ impl Uses {
     /// Whether a queue of the current version has tasks for it, or had some lately.
     pub fn has_tasks(&self, queue: &MemberQueue) -> bool {
         self.queues.get(queue).copied().unwrap_or_else(|| {
-            lock(&self.asked).queues.insert(queue.clone());
+            lock(&self.unknown).queues.insert(queue.clone());
             false
         })
     }
@@ -45,36 +45,36 @@ impl Uses {
     /// The use of a version.
     pub fn of_version(&self, build: &str) -> VersionUse {
         self.versions.get(build).copied().unwrap_or_else(|| {
-            lock(&self.asked).versions.insert(build.to_owned());
+            lock(&self.unknown).versions.insert(build.to_owned());
             VersionUse::default()
         })
     }
 
-    pub(super) fn take_asked(&self) -> Asked {
-        std::mem::take(&mut lock(&self.asked))
+    pub(super) fn take_unknown(&self) -> UnknownUses {
+        std::mem::take(&mut lock(&self.unknown))
     }
 }
 
 impl Runs {
-    /// Finds out what a change asked for.
+    /// Looks up the uses that a change has read.
     pub(super) async fn find_uses(
         &self,
         namespace: NamespaceKey,
         deployment: &Arc<Deployment>,
-        asked: Asked,
+        unknown: UnknownUses,
         uses: &mut Uses,
     ) -> Result<(), CallError> {
-        for queue in asked.queues {
+        for queue in unknown.queues {
             let has_tasks = self.has_tasks_of_current(namespace, deployment, &queue).await?;
             uses.queues.insert(queue, has_tasks);
         }
-        if asked.versions.is_empty() {
+        if unknown.versions.is_empty() {
             return Ok(());
         }
         let known =
             self.namespaces.by_key(namespace).ok_or_else(|| CallError::NamespaceNotFound(namespace.0.to_string()))?;
         let pinned = self.pinned_counts(ListCaller::default(), &known, deployment).await?;
-        for build in asked.versions {
+        for build in unknown.versions {
             let usage = self.version_use(namespace, deployment, &build, &pinned).await?;
             uses.versions.insert(build, usage);
         }
@@ -112,13 +112,13 @@ mod tests {
         let mut uses = Uses::default();
         assert!(!uses.has_tasks(&queue));
         assert_eq!(uses.of_version("b1"), VersionUse::default());
-        let asked = uses.take_asked();
-        assert_eq!((asked.queues.len(), asked.versions.len()), (1, 1));
+        let unknown = uses.take_unknown();
+        assert_eq!((unknown.queues.len(), unknown.versions.len()), (1, 1));
         uses.queues.insert(queue.clone(), true);
         let known = VersionUse { pinned: Pins::of(3), has_pollers: true };
         uses.versions.insert("b1".to_owned(), known);
         assert!(uses.has_tasks(&queue));
         assert_eq!(uses.of_version("b1"), known);
-        assert!(uses.take_asked().is_empty());
+        assert!(uses.take_unknown().is_empty());
     }
 }
