@@ -16,7 +16,8 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from helpers import NAMESPACE, Env, SegnoServer, segno_binary
+from helpers import NAMESPACE, Env, SegnoServer, is_segno, segno_binary
+from nexus import Nexus, prepare
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -68,6 +69,19 @@ async def env(address: str, request: pytest.FixtureRequest) -> AsyncIterator[Env
     client = await Client.connect(address, namespace=NAMESPACE)
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name.removeprefix("test_"))
     yield Env(address=address, client=client, name=name)
+
+
+@pytest.fixture
+def segno_only(address: str) -> None:
+    """Skips a test that Temporal's own server does not pass."""
+    if not is_segno(address):
+        pytest.skip("Temporal's own server does otherwise")
+
+
+@pytest_asyncio.fixture
+async def nexus(env: Env) -> Nexus:
+    """A caller, a handler in another namespace, and an endpoint."""
+    return await prepare(env)
 
 
 @pytest.fixture

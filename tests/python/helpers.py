@@ -27,6 +27,7 @@ from temporalio.api.enums.v1 import CommandType, EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
+    GetClusterInfoRequest,
     GetSystemInfoRequest,
     PollWorkflowTaskQueueRequest,
     PollWorkflowTaskQueueResponse,
@@ -82,6 +83,13 @@ def answers(address: str) -> bool:
             return True
         except grpc.RpcError:
             return False
+
+
+def is_segno(address: str) -> bool:
+    """False if it is another server, as Temporal's own."""
+    with grpc.insecure_channel(address) as channel:
+        info = WorkflowServiceStub(channel).GetClusterInfo(GetClusterInfoRequest(), timeout=5)
+        return info.cluster_id == "segno"
 
 
 def scratch_storage() -> list[str]:

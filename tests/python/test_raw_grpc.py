@@ -44,6 +44,7 @@ async def test_system_info(env: Env):
     assert capabilities.upsert_memo
     assert capabilities.eager_workflow_start
     assert capabilities.sdk_metadata
+    assert capabilities.nexus
 
 
 async def test_cluster_info(env: Env):

@@ -164,7 +164,7 @@ def enveloped(message: Any, compress: bool = False) -> bytes:
 
 OPERATOR_SERVICE = "/temporal.api.operatorservice.v1.OperatorService"
 # Calls that Segno does not have: they are refused before a message comes.
-UNBUILT = [f"{OPERATOR_SERVICE}/{call}" for call in ("ListNexusEndpoints", "GetNexusEndpoint", "DeleteNexusEndpoint")]
+UNBUILT = [f"{OPERATOR_SERVICE}/{call}" for call in ("AddOrUpdateRemoteCluster", "RemoveRemoteCluster")]
 
 
 def not_built(call: str) -> str:

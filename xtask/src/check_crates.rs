@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The wire only, so that it works against any server.
     ("segno-sdk", &["segno-proto", "segno-proto-json", "segno-sdk-macros"]),
     ("segno-engine", &["segno-cron", "segno-proto"]),
+    ("segno-nexus", &["segno-engine", "segno-proto", "segno-proto-json"]),
     ("segno-store", &[]),
     ("segno-store-sqlite", &["segno-store"]),
     ("segno-tls", &[]),
@@ -95,6 +96,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-web",
             "segno-engine",
             "segno-flow",
+            "segno-nexus",
             "segno-store",
             "segno-node",
         ],
@@ -114,7 +116,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "segno-fuzz",
-        &["segno-proto", "segno-http2", "segno-engine", "segno-flow", "segno-store", "segno-node", "segno-server"],
+        &[
+            "segno-proto",
+            "segno-http2",
+            "segno-engine",
+            "segno-nexus",
+            "segno-flow",
+            "segno-store",
+            "segno-node",
+            "segno-server",
+        ],
     ),
     // Has no code.
     ("segno-features", &["segno-proto", "segno-engine", "segno-sdk", "segno-store", "segno-store-postgres"]),

@@ -21,7 +21,7 @@ use crate::{
 /// Set while this program stands in for rustc.
 const AS_RUSTC: &str = "SEGNO_FUZZ_AS_RUSTC";
 /// In the order in which they run, two at a time.
-const TARGETS: [&str; 6] = ["filters", "hpack", "http2", "rows", "schedules", "scripts"];
+const TARGETS: [&str; 7] = ["filters", "hpack", "http2", "nexus", "rows", "schedules", "scripts"];
 /// Those that need the whole server, which takes minutes to compile once more: by hand.
 const SERVER_TARGETS: [&str; 2] = ["requests", "tokens"];
 /// Those of which one input takes seconds: by hand. Their seeds are an ordinary test.

@@ -33,13 +33,14 @@ const TRANSCRIPTS_ON_POSTGRES: &str = "test_transcripts_on_postgresql.py";
 pub(crate) const LAST_FAILED: [&str; 3] = ["--last-failed", "--last-failed-no-failures", "none"];
 
 /// Faults of a cluster that the storm must notice, and what happens to it meanwhile.
-const STORM_SABOTAGES: [(&str, &str); 10] = [
+const STORM_SABOTAGES: [(&str, &str); 11] = [
     ("ack-before-commit", "kill-and-start,database-immediate"),
     ("drop-on-send", "kill-and-start,split"),
     ("fence-without-beat", "short-pause"),
     ("ignore-revisions", "silent-changes"),
     ("ignore-warning", "failover-behind"),
     ("no-fence", "database-silent,pause"),
+    ("old-routing", "kill,leave"),
     ("serve-after-lease", "database-silent,pause"),
     ("two-owners", "leave,kill"),
     ("unknown-is-not-done", "cut-answers"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Rejection, update::abort::Abort};
-use segno_node::{CallError, DeploymentError};
+use segno_node::{CallError, DeploymentError, EndpointError};
 use segno_proto::{
     enums::{NamespaceState, ResourceExhaustedCause, ResourceExhaustedScope},
     errordetails::{
@@ -127,6 +127,7 @@ pub fn from_call(error: CallError) -> Status {
     match error {
         CallError::Rejected(rejection) => from_rejection(rejection),
         CallError::Deployment(error) => from_deployment(error),
+        CallError::Endpoint(error) => from_endpoint(error),
         CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => not_found(text),
         CallError::NoScript(text) => Status::not_found(text),
         CallError::NamespaceNotFound(name) => namespace_not_found(&name),
@@ -177,6 +178,15 @@ pub fn multi_operation(operations: Vec<Option<Status>>) -> Status {
     detailed(code, "Update-with-Start could not be executed.", "MultiOperationExecutionFailure", &detail)
 }
 
+fn from_endpoint(error: EndpointError) -> Status {
+    let text = error.to_string();
+    match error {
+        EndpointError::NameTaken { .. } => Status::already_exists(text),
+        EndpointError::NotFound(_) => not_found(text),
+        EndpointError::Version { .. } => Status::failed_precondition(text),
+    }
+}
+
 fn from_deployment(error: DeploymentError) -> Status {
     let text = error.to_string();
     match error {
@@ -212,6 +222,8 @@ fn from_rejection(rejection: Rejection) -> Status {
         | Rejection::ActivityNotFound
         | Rejection::ActivityIdNotFound(_)
         | Rejection::ActivityNotPending
+        | Rejection::NexusTaskNotFound
+        | Rejection::OperationNotFound
         | Rejection::ChildNotFound => not_found(text),
         Rejection::ActivityAlreadyPaused | Rejection::Precondition(_) => Status::failed_precondition(text),
         Rejection::Closing => busy(text),

@@ -88,6 +88,8 @@ enum Command {
     Worker(commands::worker::Worker),
     /// Shows versions of workers, and sends workflows to them.
     Deployment(commands::deployment::Deployment),
+    /// Endpoints of Nexus operations.
+    Nexus(commands::nexus::Nexus),
     /// Makes, lists and revokes access keys.
     Key(commands::key::Key),
     /// Makes certificates for development.
@@ -183,6 +185,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::TaskQueue(command) => command.run(),
         Command::Worker(command) => command.run(),
         Command::Deployment(command) => command.run(),
+        Command::Nexus(command) => command.run(),
         Command::Key(command) => command.run(),
         Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),

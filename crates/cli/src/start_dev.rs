@@ -61,7 +61,7 @@ pub struct StartDev {
     /// frontend.WorkflowPauseEnabled, frontend.workflowRulesAPIsEnabled, history.enableWorkflowTaskCompletionPagination,
     /// system.transactionSizeLimit, system.enableDeploymentVersions, matching.maxDeployments, matching.maxVersionsInDeployment,
     /// matching.maxTaskQueuesInDeploymentVersion, matching.maxVersionsInTaskQueue, matching.PollerHistoryTTL,
-    /// matching.wv.VersionDrainageStatusVisibilityGracePeriod.
+    /// matching.wv.VersionDrainageStatusVisibilityGracePeriod, component.nexusoperations.limit.operation.concurrency.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP if --http-port is not given.
@@ -158,6 +158,7 @@ enum Setting {
     VersionsOfQueueMax(usize),
     DrainageGrace(Nanos),
     PollerTtl(Nanos),
+    PendingOperations(usize),
     NoEffect,
     Unknown(String),
 }
@@ -171,7 +172,7 @@ fn setting(text: &str) -> Result<Setting, String> {
     };
     let bytes = || usize::try_from(number()?).map_err(|_| format!("{key} is too large"));
     let truth = || value.parse().map_err(|_| format!("{key} must be true or false"));
-    let duration = || args::duration(&value).map_err(|error| format!("{key}: {error}"));
+    let duration = || duration(&value).map_err(|error| format!("{key}: {error}"));
     match key.to_ascii_lowercase().as_str() {
         "limit.historycount.suggestcontinueasnew" => Ok(Setting::EventsSuggest(number()?)),
         "limit.historysize.suggestcontinueasnew" => Ok(Setting::BytesSuggest(number()?)),
@@ -189,6 +190,7 @@ fn setting(text: &str) -> Result<Setting, String> {
         "matching.maxversionsintaskqueue" => Ok(Setting::VersionsOfQueueMax(bytes()?)),
         "matching.wv.versiondrainagestatusvisibilitygraceperiod" => Ok(Setting::DrainageGrace(duration()?)),
         "matching.pollerhistoryttl" => Ok(Setting::PollerTtl(duration()?)),
+        "component.nexusoperations.limit.operation.concurrency" => Ok(Setting::PendingOperations(bytes()?)),
         // What they set is always so here, or the calls that they allow stay refused.
         "system.enabledeployments"
         | "system.userevisionnumberforworkerversioning"
@@ -197,8 +199,21 @@ fn setting(text: &str) -> Result<Setting, String> {
         | "matching.wv.versiondrainagestatusrefreshinterval"
         | "frontend.workerversioningdataapis"
         | "frontend.workerversioningruleapis"
-        | "frontend.workerversioningworkflowapis" => Ok(Setting::NoEffect),
+        | "frontend.workerversioningworkflowapis"
+        | "system.refreshnexusendpointsminwait"
+        | "component.nexusoperations.usesystemcallbackurl"
+        | "history.enablechasmcallbacks"
+        | "history.enablechasmsignalbacklinks" => Ok(Setting::NoEffect),
         _ => Ok(Setting::Unknown(key)),
+    }
+}
+
+/// Reads a duration as Temporal does, a number of seconds or a JSON string such as `"10s"`, or without the quotes.
+fn duration(text: &str) -> Result<Nanos, String> {
+    match serde_json::from_str(text) {
+        Ok(serde_json::Value::Number(seconds)) => args::duration(&format!("{seconds}s")),
+        Ok(serde_json::Value::String(inner)) => args::duration(&inner),
+        _ => args::duration(text),
     }
 }
 
@@ -249,6 +264,7 @@ impl StartDev {
                 Setting::VersionsOfQueueMax(count) => node.deployments.versions_of_queue_max = *count,
                 Setting::DrainageGrace(grace) => node.deployments.drainage_grace = *grace,
                 Setting::PollerTtl(ttl) => node.deployments.poller_ttl = *ttl,
+                Setting::PendingOperations(count) => limits.pending_operations = *count,
                 Setting::NoEffect | Setting::Unknown(_) => {}
             }
         }
@@ -431,6 +447,14 @@ mod tests {
         assert_eq!(setting("frontend.enableCancelWorkerPollsOnShutdown=false"), Ok(Setting::PollsEndOnShutdown(false)));
         assert!(setting("frontend.enableCancelWorkerPollsOnShutdown=maybe").is_err());
         assert_eq!(setting("frontend.WorkflowPauseEnabled=true"), Ok(Setting::WorkflowPause(true)));
+        for value in ["90", "90s", "\"90s\"", "1m30s"] {
+            assert_eq!(
+                setting(&format!("matching.PollerHistoryTTL={value}")),
+                Ok(Setting::PollerTtl(90_000_000_000)),
+                "{value}"
+            );
+        }
+        assert!(setting("matching.PollerHistoryTTL=-1").is_err() && setting("matching.PollerHistoryTTL=soon").is_err());
         assert!(setting("limit.historyCount.suggestContinueAsNew=0").is_err());
         assert!(setting("limit.historyCount.suggestContinueAsNew=\"many\"").is_err());
         assert!(setting("nothing").is_err());

@@ -47,6 +47,7 @@ pub(super) fn queue_of(queue: Queue) -> Option<QueueKey> {
         2 => QueueKind::Activity,
         3 => QueueKind::WorkerCommand,
         4 => QueueKind::Sticky,
+        5 => QueueKind::Nexus,
         _ => return None,
     };
     Some(QueueKey { namespace: NamespaceKey(queue.namespace), kind, name: queue.name })
@@ -58,6 +59,7 @@ pub(super) fn wire_queue(key: &QueueKey) -> Queue {
         QueueKind::Activity => 2,
         QueueKind::WorkerCommand => 3,
         QueueKind::Sticky => 4,
+        QueueKind::Nexus => 5,
     };
     Queue { namespace: key.namespace.0, kind, name: key.name.clone() }
 }
@@ -74,6 +76,14 @@ pub(super) fn wire_task(task: &TaskOffer, me: NodeId) -> RemoteTask {
             stamp: *stamp,
             scheduled_event_id: *scheduled_event_id,
             kind: TaskKind::Activity as i32,
+            ..mine
+        },
+        TaskOffer::Nexus { run, scheduled_event_id, stamp, cancel } => RemoteTask {
+            run: run.0,
+            stamp: *stamp,
+            scheduled_event_id: *scheduled_event_id,
+            cancel: *cancel,
+            kind: TaskKind::Nexus as i32,
             ..mine
         },
         TaskOffer::Query(query) => {
@@ -140,6 +150,10 @@ impl Cluster {
             TaskKind::Activity => {
                 let (scheduled_event_id, stamp) = (task.scheduled_event_id, task.stamp);
                 Some(TaskOffer::Activity { run, scheduled_event_id, stamp })
+            }
+            TaskKind::Nexus => {
+                let (scheduled_event_id, stamp, cancel) = (task.scheduled_event_id, task.stamp, task.cancel);
+                Some(TaskOffer::Nexus { run, scheduled_event_id, stamp, cancel })
             }
             TaskKind::Query => {
                 self.dispatch.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query)))
@@ -361,7 +375,7 @@ impl Cluster {
         let call = ForwardedCall { task: Some(task.clone()), ..call.clone() };
         let deadline = Instant::now() + START_MAX;
         // A workflow task that is given back although its worker has it is done twice and counts once; an activity is not.
-        let lazy = task.kind() == TaskKind::Workflow;
+        let lazy = matches!(task.kind(), TaskKind::Workflow | TaskKind::Nexus);
         match self.forward_held(NodeId(task.owner), call, Some(deadline), lazy).await {
             Ok(forwarded) if forwarded.code == 0 && forwarded.delivery.is_some() => {
                 delivery.delivered();

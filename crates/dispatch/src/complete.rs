@@ -10,7 +10,7 @@ use std::{
 };
 
 use segno_engine::{
-    Run,
+    Context, Run,
     complete_task::{self, CompleteTask, Completed, Surroundings},
     search_attributes::Rules,
 };
@@ -58,13 +58,15 @@ impl Dispatch {
         let creates = call.commands.iter().any(|command| closes(command.command_type()));
         let moved = Arc::new(AtomicBool::new(false));
         let has_moved = moved.clone();
-        let apply = move |run: &Run, context| {
+        let apply = move |run: &Run, context: Context| {
+            let context = Context { limits: namespace.settings.limits(context.limits), ..context };
             let target = runs.target_of(run, call.version.as_ref());
             let call = CompleteTask { target, ..call };
             let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
             let surroundings = Surroundings {
                 namespace: &|name| runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
                 search_attributes: &rules,
+                endpoint: &|name| runs.endpoints.by_name(name).map(|endpoint| endpoint.id.clone()),
                 is_member: &|version, queue| runs.polls_workflow_queue(namespace.key, version, queue),
             };
             let applied = complete_task::complete(run, context, call, &surroundings)?;

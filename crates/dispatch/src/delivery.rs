@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Dispatch,
+    nexus::HeldRequest,
     remote_queues::RemoteHold,
     tasks::{HeldActivity, HeldTask},
 };
@@ -30,6 +31,8 @@ pub enum HeldWork {
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
+    /// A request to the handler of a Nexus operation.
+    Request(HeldRequest),
     /// Work of another node, which gets it back unless it is delivered.
     Remote(Box<dyn RemoteHold>),
     /// The work in the reply to a completed workflow task: the next task, and activities.
@@ -109,6 +112,7 @@ impl Dispatch {
             HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Matched(_) | HeldWork::Remote(_) => {}
             HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
             HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
+            HeldWork::Request(request) => self.give_back_request(&request).await,
             HeldWork::Reply(task, activities) => {
                 if let Some(task) = task {
                     self.give_back_workflow_task(&task).await;

@@ -6,6 +6,7 @@ mod commands;
 mod complete;
 mod delivery;
 mod direct_queries;
+mod nexus;
 mod offers;
 mod polls;
 mod query;
@@ -33,6 +34,7 @@ use segno_workers::{OtherNodes, Workers};
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use delivery::HeldWork;
+pub use nexus::StartedRequest;
 pub use offers::{QueueGauge, VersionGauge};
 pub use polls::{Poll, WorkerTask};
 pub use refill::run as refill;
@@ -100,6 +102,14 @@ impl Effects for Dispatch {
 
     fn offer_activity(&self, run: &Run, scheduled_event_id: i64) {
         self.queue_activity(run, scheduled_event_id);
+    }
+
+    fn offer_nexus_request(&self, run: &Run, scheduled_event_id: i64) {
+        self.queue_nexus_request(run, scheduled_event_id);
+    }
+
+    fn endpoint_moved(self: Arc<Self>, endpoint_id: &str) {
+        self.offer_requests_of(endpoint_id.to_owned());
     }
 
     fn stop_activity(&self, run: &Run, stop: ActivityStop) {

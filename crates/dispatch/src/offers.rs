@@ -17,7 +17,7 @@ pub struct QueueGauge {
     pub namespace: String,
     /// The queue's name.
     pub name: String,
-    /// `workflow` or `activity`.
+    /// `workflow`, `activity` or `nexus`.
     pub kind: &'static str,
     /// Tasks that wait.
     pub backlog: usize,
@@ -78,7 +78,7 @@ impl Dispatch {
     }
 
     /// Offers a task at the home of its queue.
-    fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
+    pub(super) fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
         match self.runs.home(key.namespace, key.client_name()) {
             Place::Here => self.matching.offer(&key, task, place),
             Place::There(_) | Place::Nowhere => {
@@ -110,7 +110,11 @@ impl Dispatch {
     pub fn queue_gauges(&self, most: usize) -> Vec<QueueGauge> {
         let gauge = |(key, service, oldest): (QueueKey, QueueService, Nanos)| {
             let namespace = self.runs.namespaces.by_key(key.namespace).map(|namespace| namespace.name.clone());
-            let kind = if key.kind == QueueKind::Workflow { "workflow" } else { "activity" };
+            let kind = match key.kind {
+                QueueKind::Workflow | QueueKind::Sticky => "workflow",
+                QueueKind::Activity => "activity",
+                QueueKind::Nexus | QueueKind::WorkerCommand => "nexus",
+            };
             let QueueService { polls_waiting, backlog, .. } = service;
             QueueGauge {
                 namespace: namespace.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use segno_deployments::{MemberQueue, QueueType, Version};
-use segno_matching::{PRIORITY_DEFAULT, PollerVersion, QueueKey, QueueKind, QueueStats};
+use segno_matching::{PRIORITY_DEFAULT, QueueKey, QueueKind, QueueStats};
 use segno_proto::{nanos_duration, taskqueue::TaskQueueStats};
 use segno_runs::{
     error::CallError,
@@ -27,8 +27,7 @@ fn key_of(namespace: NamespaceKey, queue: &MemberQueue) -> QueueKey {
     let kind = match queue.kind {
         QueueType::Workflow => QueueKind::Workflow,
         QueueType::Activity => QueueKind::Activity,
-        // There are no Nexus tasks but commands.
-        QueueType::Nexus => QueueKind::WorkerCommand,
+        QueueType::Nexus => QueueKind::Nexus,
     };
     QueueKey { namespace, kind, name: queue.name.clone() }
 }
@@ -37,13 +36,6 @@ impl Dispatch {
     /// How workers of a version use a queue whose home is this node.
     pub fn queue_use_here(&self, namespace: NamespaceKey, queue: &MemberQueue, version: &Version) -> QueueUse {
         let key = key_of(namespace, queue);
-        if key.kind == QueueKind::WorkerCommand {
-            let is_of_version = |said: &PollerVersion| said.deployment_version().as_ref() == Some(version);
-            let since = self.runs.clock_now().saturating_sub(self.runs.deployment_limits.poller_ttl);
-            let mut pollers = self.matching.pollers(&key).into_iter();
-            let has_pollers = pollers.any(|poller| poller.at >= since && is_of_version(&poller.version));
-            return QueueUse { has_pollers, ..QueueUse::default() };
-        }
         let mut by_priority = self.matching.stats_of(&key, Some(version));
         let rate_limiting_active = self.matching.limit_of(&key).1;
         let wire = |stats: &QueueStats| TaskQueueStats {

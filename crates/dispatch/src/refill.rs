@@ -78,7 +78,9 @@ impl Dispatch {
                 for (run, why) in damaged {
                     self.runs.set_aside(run, &why);
                 }
-                for stored in runs.iter().filter(|run| run.info.namespace_key == key.namespace.0) {
+                // Operations call handlers of other namespaces.
+                let may_have = |run: &&Run| key.kind == QueueKind::Nexus || run.info.namespace_key == key.namespace.0;
+                for stored in runs.iter().filter(may_have) {
                     let run_key = RunKey(stored.info.run_key);
                     let newest = self.runs.slots.run_in_memory(run_key);
                     self.offer_forgotten(key, newest.as_deref().unwrap_or(stored), &known);
@@ -121,6 +123,14 @@ impl Dispatch {
                     let waits = activity.queue == key.name && is_waiting(activity, self.runs.clock.now());
                     if waits && !known.contains(&(run_key, *id)) {
                         self.queue_activity(run, *id);
+                    }
+                }
+            }
+            QueueKind::Nexus => {
+                for (id, operation) in &run.state().operations {
+                    let waits = operation.is_waiting(self.runs.clock.now()) && self.is_for(operation, key);
+                    if waits && !known.contains(&(run_key, *id)) {
+                        self.queue_nexus_request(run, *id);
                     }
                 }
             }

@@ -119,7 +119,9 @@ impl WorkerTask for StartedTask {
                     let started = Box::pin(dispatch.start_query(*query, &poll.sdk, &delivery)).await;
                     dispatch.unless_over(run, started, &delivery).await
                 }
-                TaskOffer::Activity { .. } | TaskOffer::Command(_) | TaskOffer::Remote(_) => Ok(None),
+                TaskOffer::Activity { .. } | TaskOffer::Nexus { .. } | TaskOffer::Command(_) | TaskOffer::Remote(_) => {
+                    Ok(None)
+                }
             }
         })
         .await
@@ -157,7 +159,7 @@ impl WorkerTask for StartedActivity {
 
 impl Dispatch {
     /// A task that no longer exists, or whose run is damaged, is not returned to its queue: the next one is tried.
-    async fn unless_over<T>(
+    pub(super) async fn unless_over<T>(
         self: &Arc<Self>,
         run: RunKey,
         started: Result<Option<T>, CallError>,
@@ -405,7 +407,7 @@ impl Dispatch {
     }
 
     /// Makes a call again until it is done, refused, or the node stops.
-    async fn repeat<F: Future<Output = Result<(), CallError>>>(&self, call: impl Fn() -> F) {
+    pub(super) async fn repeat<F: Future<Output = Result<(), CallError>>>(&self, call: impl Fn() -> F) {
         while let Err(error) = call().await {
             if !error.is_temporary() || self.runs.is_stopping() || error == CallError::Moved {
                 tracing::debug!(%error, "what a worker never got was not given back");

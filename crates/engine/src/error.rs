@@ -76,6 +76,12 @@ pub enum Rejection {
     /// A message from another run no longer concerns this run.
     #[error("Pending child execution not found.")]
     ChildNotFound,
+    /// The request of a Nexus operation in the token is answered, replaced or over.
+    #[error("Nexus task not found or already expired")]
+    NexusTaskNotFound,
+    /// A Nexus operation that is reported as ended is not pending.
+    #[error("operation not found")]
+    OperationNotFound,
     /// The engine tried an impossible step: a defect, which is refused instead of stored.
     #[error("defect: {0}")]
     Defect(IllegalStep),

@@ -40,13 +40,13 @@ pub mod validate;
 pub mod wake;
 
 pub use calls::{
-    activity, activity_options, activity_pause, cancel, children, complete_task, external, options, oversize, pause,
-    rebuild, repeats, reset, script_move, signal, start_conflict, task_calls, terminate, worker_lost,
+    activity, activity_options, activity_pause, cancel, children, complete_task, external, nexus, options, oversize,
+    pause, rebuild, repeats, reset, script_move, signal, start_conflict, task_calls, terminate, worker_lost,
 };
 pub use error::Rejection;
 pub use events::event_type;
 pub use parts::{
-    activity::timeouts as activity_timeouts, builds, callbacks, chain, close, inherit, problems, script, start, update,
+    activity::timeouts as activity_timeouts, builds, chain, close, inherit, problems, script, start, update,
     versioning, workflow_task,
 };
 pub use segno_cron as cron;
@@ -60,6 +60,15 @@ pub use transition::{
     ActivityStop, Applied, Compaction, Context, Durability, Effect, Transition, draft::BUFFERED_EVENT_ID,
 };
 pub use uuid::uuid;
+
+/// Completion callbacks, and the call on them.
+pub mod callbacks {
+    pub use crate::{
+        calls::callbacks::settle,
+        parts::callbacks::*,
+        state::{CallbackState, RegisteredCallback},
+    };
+}
 
 /// Schedules, and the calls on them.
 pub mod schedule {

@@ -35,6 +35,8 @@ pub const STATE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const TRANSACTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most pending activities, children, signals and cancel requests of one run, each.
 pub const PENDING_MAX: usize = 2000;
+/// Most pending Nexus operations of one run, unless [`Limits`] says otherwise.
+pub const PENDING_OPERATIONS_MAX: usize = 2000;
 /// Most signals of one run.
 pub const SIGNALS_MAX: i64 = 10_000;
 /// Signal request ids remembered for recognising repeated calls.
@@ -78,6 +80,8 @@ pub struct Limits {
     pub failure_bytes_kept: usize,
     /// Most bytes of history that one answer of a worker may add.
     pub transaction_bytes: usize,
+    /// Most pending Nexus operations of one run.
+    pub pending_operations: usize,
     /// Events of a script between two checkpoints. History is compacted when twice as many are there.
     pub script_events_kept: i64,
 }
@@ -91,6 +95,7 @@ impl Default for Limits {
             blob_bytes: BLOB_BYTES_MAX,
             failure_bytes_kept: FAILURE_BYTES_KEPT,
             transaction_bytes: TRANSACTION_BYTES_MAX,
+            pending_operations: PENDING_OPERATIONS_MAX,
             script_events_kept: SCRIPT_EVENTS_KEPT,
         }
     }

@@ -134,6 +134,37 @@ machine! {
 }
 
 machine! {
+    /// A Nexus operation. Its handler has started it, or the request for that is on its way, or waits for its next attempt.
+    nexus_operation {
+        states { Scheduled, BackingOff, Started, Gone }
+        events { AttemptFailed, Start, End }
+        steps {
+            Scheduled + AttemptFailed => BackingOff,
+            Scheduled + Start => Started,
+            BackingOff + Start => Started,
+            Scheduled + End => Gone,
+            BackingOff + End => Gone,
+            Started + End => Gone,
+        }
+    }
+}
+
+machine! {
+    /// The cancellation of a Nexus operation. Kept: it waits until the operation is started.
+    nexus_cancellation {
+        states { Absent, Kept, Scheduled, BackingOff, Succeeded, Failed }
+        events { Keep, Send, AttemptFailed, Succeed, Fail }
+        steps {
+            Absent + Keep => Kept,
+            Absent + Send => Scheduled,
+            Scheduled + AttemptFailed => BackingOff,
+            Scheduled + Succeed => Succeeded,
+            Scheduled + Fail => Failed,
+        }
+    }
+}
+
+machine! {
     /// A run. Paused: it is open, and nothing of it is handed to workers; a command cannot close it.
     run {
         states { Running, Paused, Completed, Failed, Canceled, Terminated, ContinuedAsNew, TimedOut }

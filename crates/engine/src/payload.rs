@@ -28,6 +28,12 @@ pub(crate) fn keyword_list(values: &[String]) -> Payload {
     search_attribute(&Value::from(values).to_string(), IndexedValueType::KeywordList)
 }
 
+/// The payload that stands for no value.
+pub fn no_value() -> Payload {
+    let metadata = [("encoding".to_owned(), "binary/null".into())].into();
+    Payload { metadata, ..Default::default() }
+}
+
 /// Whether a payload stands for "no value": absent data, JSON null or an empty list.
 pub(crate) fn is_null(payload: &Payload) -> bool {
     let encoding = payload.metadata.get("encoding").map(|bytes| bytes.as_ref());

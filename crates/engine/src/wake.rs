@@ -12,12 +12,12 @@ use crate::{
     parts::{
         activity::timeouts as activity_timeouts,
         chain::{self, RunContinuation},
-        close,
+        close, nexus,
         schedule::advance as schedule,
         workflow_task,
     },
     retry,
-    state::{Activity, run::Run},
+    state::{Activity, nexus::Operation, run::Run},
     transition::{Applied, Context, Effect, draft::Draft},
 };
 
@@ -42,7 +42,8 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
         workflow_task::deadline(run),
     ];
     let timers = run.state.timers.values().map(|timer| timer.fire_at);
-    fixed.into_iter().flatten().chain(timers).chain(activities).min()
+    let operations = run.state.operations.values().filter_map(|operation| nexus::wake_at(operation, now));
+    fixed.into_iter().flatten().chain(timers).chain(activities).chain(operations).min()
 }
 
 /// Whether work on the run is under way, or waits for a worker: time that can be skipped must not be meanwhile. An attempt
@@ -55,7 +56,11 @@ pub fn holds_time(run: &Run, now: Nanos) -> bool {
         let put_off = activity_timeouts::is_held_back(activity) && activity.scheduled_time > now;
         activity.started_time != 0 || (activity.pause.is_none() && !put_off)
     };
+    let calls_handler = |operation: &Operation| {
+        operation.open_request().is_some_and(|(request, _)| request.taken_time != 0 || !request.is_backing_off(now))
+    };
     (run.is_running() && run.state.task.is_some())
+        || (run.is_running() && run.state.operations.values().any(|operation| calls_handler(operation)))
         || (run.has_work() && run.state.activities.values().any(|activity| is_under_way(activity)))
 }
 
@@ -92,6 +97,10 @@ pub fn wake(run: &Run, context: Context) -> Applied<()> {
     let ids: Vec<i64> = run.state.activities.keys().copied().collect();
     for id in ids {
         news |= wake_activity(&mut draft, id);
+    }
+    let ids: Vec<i64> = run.state.operations.keys().copied().collect();
+    for id in ids {
+        news |= nexus::wake(&mut draft, id);
     }
     if news {
         workflow_task::schedule_if_none(&mut draft);

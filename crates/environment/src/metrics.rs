@@ -29,6 +29,8 @@ macro_rules! counters {
             pub workflow_tasks_by_queue: Family<2>,
             /// Activity tasks handed to workers, by namespace, queue and type.
             pub activity_tasks_by_queue: Family<3>,
+            /// Requests of Nexus operations handed to workers, by the namespace of the caller, and endpoint.
+            pub nexus_requests_by_endpoint: Family<2>,
         }
 
         impl Metrics {
@@ -73,6 +75,9 @@ counters! {
     commands_dropped: "Commands that no worker took in time.",
     routing_changes: "Changes of the routing of worker deployments.",
     version_transitions: "Workflows that moved to another version of their workers.",
+    nexus_requests_failed: "Requests of Nexus operations that handlers answered with an error.",
+    callbacks_delivered: "Callbacks that completed a Nexus operation.",
+    callbacks_failed: "Callbacks that failed for good.",
     versions_drained: "Versions of workers that were found to have no pinned workflows left.",
 }
 
@@ -103,6 +108,11 @@ impl Metrics {
     pub fn activity_task_started(&self, info: &RunInfo, activity: &Activity) {
         count(&self.activity_tasks_started);
         self.activity_tasks_by_queue.count([&info.namespace, &activity.queue, &activity.activity_type]);
+    }
+
+    /// A handler answered the request of a Nexus operation with an error.
+    pub fn nexus_request_failed(&self) {
+        count(&self.nexus_requests_failed);
     }
 
     /// A run was closed.

@@ -28,7 +28,7 @@ impl ConfigKey {
         let kind = match key.kind {
             QueueKind::Workflow | QueueKind::Sticky => WORKFLOW,
             QueueKind::Activity => ACTIVITY,
-            QueueKind::WorkerCommand => NEXUS,
+            QueueKind::Nexus | QueueKind::WorkerCommand => NEXUS,
         };
         Self { namespace: key.namespace, kind, name: key.name.clone() }
     }

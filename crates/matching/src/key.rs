@@ -11,7 +11,9 @@ pub enum QueueKind {
     Sticky,
     /// Activities.
     Activity,
-    /// Commands for workers, which SDKs poll for as Nexus tasks. There are no Nexus endpoints.
+    /// Requests to the handlers of Nexus operations.
+    Nexus,
+    /// Commands for workers, which SDKs poll for as Nexus tasks.
     WorkerCommand,
 }
 

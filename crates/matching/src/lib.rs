@@ -71,7 +71,7 @@ const LIMIT_MEMORY: Nanos = 30 * 1_000_000_000;
 /// From this many queues on, unused ones are forgotten when a new one appears. Then again when there are twice as many as were left.
 const QUEUES_SWEEP: usize = 1000;
 /// Kinds of queues in which a worker waits.
-const KINDS: [QueueKind; 3] = [QueueKind::Workflow, QueueKind::Activity, QueueKind::WorkerCommand];
+const KINDS: [QueueKind; 4] = [QueueKind::Workflow, QueueKind::Activity, QueueKind::Nexus, QueueKind::WorkerCommand];
 
 /// A poll, as far as its queue needs to know it.
 #[derive(Clone, Copy, Debug)]

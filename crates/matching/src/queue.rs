@@ -464,7 +464,8 @@ impl Queue {
         tasks
             .filter_map(|queued| match &queued.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
-                TaskOffer::Activity { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
+                TaskOffer::Activity { run, scheduled_event_id, .. }
+                | TaskOffer::Nexus { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
                 TaskOffer::Query(_) | TaskOffer::Command(_) | TaskOffer::Remote(_) => None,
             })
             .collect()

@@ -38,6 +38,9 @@ pub struct RemoteTask {
     /// that has an older one reads the documents before it decides about the task.
     #[prost(int64, tag = "9")]
     pub revision: i64,
+    /// Of a request to the handler of a Nexus operation: whether it cancels it.
+    #[prost(bool, tag = "10")]
+    pub cancel: bool,
 }
 
 /// By what the home of a queue finds the lane of a task.
@@ -80,6 +83,8 @@ pub enum TaskKind {
     Query = 3,
     /// A command to a worker.
     Command = 4,
+    /// A request to the handler of a Nexus operation.
+    Nexus = 5,
 }
 
 /// A command for a worker.

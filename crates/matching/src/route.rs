@@ -44,6 +44,7 @@ pub fn type_of(kind: QueueKind) -> Option<QueueType> {
     match kind {
         QueueKind::Workflow => Some(QueueType::Workflow),
         QueueKind::Activity => Some(QueueType::Activity),
+        QueueKind::Nexus => Some(QueueType::Nexus),
         // One worker's own; commands of Segno to workers.
         QueueKind::Sticky | QueueKind::WorkerCommand => None,
     }

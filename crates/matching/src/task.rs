@@ -32,6 +32,17 @@ pub enum TaskOffer {
         /// Recognises the very attempt.
         stamp: u32,
     },
+    /// The open request of a Nexus operation. The queue is of the namespace of its handler.
+    Nexus {
+        /// The run.
+        run: RunKey,
+        /// The operation, by its scheduled event.
+        scheduled_event_id: i64,
+        /// Recognises the very attempt.
+        stamp: u32,
+        /// Whether it is the request to cancel it.
+        cancel: bool,
+    },
     /// A query; it exists in memory alone.
     Query(Box<QueryTask>),
     /// A command for a worker; it exists in memory alone.
@@ -45,7 +56,7 @@ impl TaskOffer {
     pub(super) fn is_stored(&self) -> bool {
         match self {
             Self::Workflow { speculative, .. } => !speculative,
-            Self::Activity { .. } => true,
+            Self::Activity { .. } | Self::Nexus { .. } => true,
             Self::Query(_) | Self::Command(_) => false,
             // Queries and what is speculative are gone if the queue forgets them.
             Self::Remote(task) => task.query == 0 && !task.speculative,

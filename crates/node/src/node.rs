@@ -191,6 +191,7 @@ impl ClusterObserver for Parts {
             self.access_keys.load().await?;
             runs.scripts.clone().load(runs).await?;
             runs.load_deployments().await?;
+            runs.load_endpoints().await?;
             self.namespaces.resume();
             let runs = runs.clone();
             tokio::spawn(async move { runs.scripts.clone().follow_schedules(&runs).await });

@@ -34,6 +34,13 @@ impl Runs {
         }
     }
 
+    /// Offers the open request of a Nexus operation to handlers.
+    pub fn offer_nexus_request(&self, run: &Run, scheduled_event_id: i64) {
+        if let Some(effects) = self.effects() {
+            effects.offer_nexus_request(run, scheduled_event_id);
+        }
+    }
+
     /// Offers everything of a run that waits for a worker.
     pub fn offer_all(&self, run: &Run) {
         if run.is_paused() {
@@ -46,6 +53,11 @@ impl Runs {
         for (id, activity) in &run.state().activities {
             if is_waiting(activity, now) {
                 self.offer_activity(run, *id);
+            }
+        }
+        for (id, operation) in &run.state().operations {
+            if operation.is_waiting(now) {
+                self.offer_nexus_request(run, *id);
             }
         }
     }

@@ -7,7 +7,7 @@ use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
 use tokio::time::Instant;
 
-use crate::start_limits::StartRefusal;
+use crate::{endpoints::EndpointError, start_limits::StartRefusal};
 use segno_environment::lock::lock;
 
 /// Says that a script does not exist.
@@ -24,6 +24,9 @@ pub enum CallError {
     /// A call about worker deployments was refused; nothing changed.
     #[error(transparent)]
     Deployment(#[from] DeploymentError),
+    /// A change of a Nexus endpoint was refused; nothing changed.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// No run under that workflow id, or not the run that was named.
     #[error("workflow not found for ID: {workflow_id}")]
     WorkflowNotFound {

@@ -267,6 +267,21 @@ fn undecodable(batch: &HistoryBatch, error: &prost::DecodeError) -> CallError {
 }
 
 impl Runs {
+    /// An event of a run that is stored: from memory, else from storage.
+    pub async fn stored_event(&self, current: &Current, id: i64) -> Result<HistoryEvent, CallError> {
+        let run = current.key();
+        let recent = current.recent.iter().find(|batch| (batch.first_event_id..=batch.last_event_id).contains(&id));
+        let events = match recent {
+            Some(batch) => decode(batch)?,
+            None => {
+                let batches = self.store.history(run, id, id + 1, 1, usize::MAX).await?;
+                batches.iter().map(decode).collect::<Result<Vec<_>, _>>()?.concat()
+            }
+        };
+        let event = events.into_iter().find(|event| event.event_id == id);
+        event.ok_or_else(|| CallError::DataLoss(format!("event {id} of run {} is missing", run.0)))
+    }
+
     /// The attributes with which an activity was scheduled: from memory, else from history.
     pub async fn scheduled_attributes(
         &self,
@@ -276,15 +291,7 @@ impl Runs {
         if let Some(event) = current.activity_events.get(&id) {
             return attributes_of(event);
         }
-        let run = current.key();
-        let batches = self.store.history(run, id, id + 1, 1, usize::MAX).await?;
-        let mut events = Vec::new();
-        for batch in &batches {
-            History::decode_batch(&batch.events, &mut events)
-                .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", run.0)))?;
-        }
-        let event = events.iter().find(|event| event.event_id == id);
-        event.map_or_else(|| Err(CallError::DataLoss(format!("event {id} of run {} is missing", run.0))), attributes_of)
+        attributes_of(&self.stored_event(current, id).await?)
     }
 }
 

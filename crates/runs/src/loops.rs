@@ -14,6 +14,7 @@ use crate::{
 pub async fn load_documents(runs: &Arc<Runs>) -> Result<(), CallError> {
     runs.scripts.clone().load(runs).await?;
     runs.load_deployments().await?;
+    runs.load_endpoints().await?;
     runs.list_older_runs().await?;
     Ok(())
 }

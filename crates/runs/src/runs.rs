@@ -23,6 +23,7 @@ use crate::{
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
     deployments::{DeploymentLocks, pins::PinSightings},
+    endpoints::Endpoints,
     error::CallError,
     lifecycle::Lifecycle,
     list_limits::ListLimits,
@@ -55,6 +56,8 @@ pub struct Runs {
     pub deployment_limits: DeploymentLimits,
     pub(crate) deployment_locks: DeploymentLocks,
     pub(crate) pins: PinSightings,
+    /// Nexus endpoints.
+    pub endpoints: Endpoints,
     /// The part that knows who uses queues.
     pub queue_uses: QueueUsesPort,
     /// The source of time.
@@ -122,6 +125,7 @@ impl Runs {
             deployment_limits: options.deployments,
             deployment_locks: DeploymentLocks::default(),
             pins: PinSightings::default(),
+            endpoints: Endpoints::default(),
             queue_uses: QueueUsesPort::default(),
             clock: environment.clock.clone(),
             list_limits: ListLimits::of_cores(environment.cores),

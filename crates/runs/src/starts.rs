@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segno_engine::{
-    Durability, Run, script,
+    Run, script,
     signal::{self, Signal},
     start::Start,
     start_conflict::{self, Conflict, SignalOrStart},
@@ -111,15 +111,13 @@ impl Runs {
             return Err(CallError::WorkflowNotFound { workflow_id: start.options.workflow_id });
         };
         let run = current.run.clone();
-        let mut attached = false;
         if !same_request {
             let applied = start_conflict::attach(&run, self.context(locked.slot.key.namespace), &start.options)?;
-            attached = applied.transition.durability == Durability::Durable;
             self.commit(locked, applied, Vec::new()).await?;
         }
         let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
         let created_it = same_request && run.info.create_request_id == start.options.request_id;
-        let attached = attached || run.state().attached_request_ids.contains_key(&start.options.request_id);
+        let attached = run.state().attached_request_ids.contains_key(&start.options.request_id);
         // Repeating a start that asked for its first task repeats the answer, as long as nothing happened since.
         let untouched = |current: &&Arc<Current>| start_conflict::has_untouched_first_task(&current.run);
         let first_task = match created_it && start.options.eager {

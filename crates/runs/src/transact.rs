@@ -547,6 +547,7 @@ impl Runs {
             match effect {
                 Effect::OfferWorkflowTask => self.offer_workflow_task(&current.run),
                 Effect::OfferActivity(id) => self.offer_activity(&current.run, id),
+                Effect::OfferNexusRequest(id) => self.offer_nexus_request(&current.run, id),
                 Effect::StopActivity(stop) => self.stop_activity(&current.run, *stop),
             }
         }

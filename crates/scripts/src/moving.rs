@@ -189,6 +189,7 @@ impl Scripts {
             return Ok(moved);
         }
         let reset = Reset {
+            without_operations: false,
             finish_event_id,
             reason: format!("moved to version {}", hex(&to).get(..12).unwrap_or_default()),
             request_id: self.runs.ids.uuid(),

@@ -170,10 +170,12 @@ impl Scripts {
         mut turned: TurnResult,
         flushed: usize,
     ) -> Result<TurnTransition, TurnRejected> {
+        let context = Context { limits: namespace.settings.limits(context.limits), ..context };
         let answer = commands::task_answer(run, &mut turned, flushed);
         let call = self.complete_call(namespace, run, answer)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         let surroundings = Surroundings {
+            endpoint: &|name| self.runs.endpoints.by_name(name).map(|endpoint| endpoint.id.clone()),
             namespace: &|name| self.runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
             search_attributes: &rules,
             is_member: &|_, _| false,

@@ -252,8 +252,8 @@ calls! {
     api::ExecuteMultiOperationRequest => workflows.execute_multi_operation request, WRITE, writes waits, |r| of_operations(r.namespace, r.operations);
     api::ResetWorkflowExecutionRequest => workflows.reset inner, WRITE, writes short, |r| of_execution(r.namespace, r.workflow_execution);
     api::PollNexusTaskQueueRequest => workflows.poll_nexus_task direct, WORK, writes poll;
-    api::RespondNexusTaskCompletedRequest => workflows.nexus_task_completed sync, WORK, writes short;
-    api::RespondNexusTaskFailedRequest => workflows.nexus_task_failed sync, WORK, writes short;
+    api::RespondNexusTaskCompletedRequest => workflows.nexus_task_completed inner, WORK, writes short, |r| Route::NexusTask(r.namespace, r.task_token);
+    api::RespondNexusTaskFailedRequest => workflows.nexus_task_failed inner, WORK, writes short, |r| Route::NexusTask(r.namespace, r.task_token);
     api::CountActivityExecutionsRequest => workflows.count_activities request, READ, reads lists;
     api::DeleteActivityExecutionRequest => workflows.delete_activity inner, WRITE, writes short, |r| Route::Activity(r.namespace, r.activity_id);
     api::DescribeActivityExecutionRequest => workflows.describe_activity request, READ, reads waits, |r| Route::Activity(r.namespace, r.activity_id);
@@ -298,6 +298,11 @@ calls! {
     operator::RemoveSearchAttributesRequest => operator.remove_attributes inner, ADMIN, writes short, Route::Leader;
     operator::ListSearchAttributesRequest => operator.list_attributes sync, READ, reads lists;
     operator::ListClustersRequest => operator.list_clusters infallible, SERVER_READ, reads lists;
+    operator::CreateNexusEndpointRequest => operator.create_nexus_endpoint inner, ADMIN, writes short, Route::Leader;
+    operator::UpdateNexusEndpointRequest => operator.update_nexus_endpoint inner, ADMIN, writes short, Route::Leader;
+    operator::DeleteNexusEndpointRequest => operator.delete_nexus_endpoint inner, ADMIN, writes short, Route::Leader;
+    operator::GetNexusEndpointRequest => operator.nexus_endpoint sync, KNOWN, reads short;
+    operator::ListNexusEndpointsRequest => operator.list_nexus_endpoints sync, KNOWN, reads lists;
     operator::DeleteNamespaceRequest => operator.delete_namespace inner, ADMIN, writes short, Route::Leader;
 
     flow::CheckRequest => flows.check direct, READ, reads short;
@@ -367,18 +372,8 @@ pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.Workf
 pub(crate) const OPERATOR_SERVICE: &str = "temporal.api.operatorservice.v1.OperatorService";
 
 /// Calls of Temporal's services that are not built.
-const UNBUILT: &[(&str, &[(&str, Rule)])] = &[(
-    OPERATOR_SERVICE,
-    &[
-        ("AddOrUpdateRemoteCluster", SERVER_ADMIN),
-        ("CreateNexusEndpoint", SERVER_ADMIN),
-        ("DeleteNexusEndpoint", SERVER_ADMIN),
-        ("GetNexusEndpoint", SERVER_READ),
-        ("ListNexusEndpoints", SERVER_READ),
-        ("RemoveRemoteCluster", SERVER_ADMIN),
-        ("UpdateNexusEndpoint", SERVER_ADMIN),
-    ],
-)];
+const UNBUILT: &[(&str, &[(&str, Rule)])] =
+    &[(OPERATOR_SERVICE, &[("AddOrUpdateRemoteCluster", SERVER_ADMIN), ("RemoveRemoteCluster", SERVER_ADMIN)])];
 
 /// Calls that tonic's own services handle, and the test server's.
 const OTHERS: &[(&str, &[(&str, Rule)])] = &[

@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn only_calls_of_the_protocol_are_named() {
         let path = "/temporal.api.workflowservice.v1.WorkflowService";
-        let operators = "/temporal.api.operatorservice.v1.OperatorService/ListNexusEndpoints";
-        assert_eq!(unbuilt(operators), Some("ListNexusEndpoints"));
+        let operators = "/temporal.api.operatorservice.v1.OperatorService/RemoveRemoteCluster";
+        assert_eq!(unbuilt(operators), Some("RemoveRemoteCluster"));
         assert_eq!(unbuilt(&format!("{path}/StartWorkflowExecution")), None);
         assert_eq!(unbuilt(&format!("{path}/NoSuchCall")), None);
         assert_eq!(unbuilt("/grpc.health.v1.Health/Check"), None);

@@ -44,13 +44,14 @@ pub(super) struct Shell {
 }
 
 /// Address and name of the entries of the navigation.
-const AREAS: [(&str, &str); 10] = [
+const AREAS: [(&str, &str); 11] = [
     ("workflows", "Workflows"),
     ("schedules", "Schedules"),
     ("scripts", "Scripts"),
     ("task-queues", "Task queues"),
     ("workers", "Workers"),
     ("deployments", "Deployments"),
+    ("endpoints", "Endpoints"),
     ("batches", "Batches"),
     ("namespaces", "Namespaces"),
     ("cluster", "Cluster"),

@@ -20,6 +20,7 @@ mod deployment_picture;
 mod deployment_routing;
 mod deployment_version;
 mod deployments;
+mod endpoints;
 mod fields;
 mod figures;
 mod forms;
@@ -288,6 +289,8 @@ impl Web {
             (true, ["deployments", name] | ["deployments", name, _]) => {
                 self.deployment_action(namespace, name, &asked.form).await
             }
+            (false, ["endpoints"]) => self.endpoints_page(namespace, asked).await,
+            (true, ["endpoints"]) => self.endpoints_action(&asked.form).await,
             (false, ["batches"]) => self.batches_page(namespace, asked).await,
             (true, ["batches"]) => self.batches_action(namespace, &asked.form).await,
             (false, ["namespaces"]) => self.namespaces_page(namespace).await,

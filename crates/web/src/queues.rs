@@ -34,7 +34,10 @@ impl Web {
         for queue in names.into_iter().take(QUEUES_MAX) {
             let workflow = self.queue(namespace, &queue, TaskQueueType::Workflow).await;
             let activity = self.queue(namespace, &queue, TaskQueueType::Activity).await;
-            rows.push((queue, workflow, activity));
+            // Most queues have no handlers of operations.
+            let nexus = self.queue(namespace, &queue, TaskQueueType::Nexus).await;
+            let nexus = Some(nexus).filter(|nexus| nexus.as_ref().is_ok_and(is_used));
+            rows.push((queue, workflow, activity, nexus));
         }
         let content = html! {
             h1 { "Task queues" }
@@ -48,12 +51,13 @@ impl Web {
                 @if rows.is_empty() {
                     div.empty { p { "No worker and no open workflow names a task queue." } }
                 }
-                @for (queue, workflow, activity) in &rows {
+                @for (queue, workflow, activity, nexus) in &rows {
                     section.card aria-label={ "Queue " (queue) } {
                         h2 { a href=(queue_address(namespace, queue)) { (queue) } }
                         div.columns {
                             (half("Workflow tasks", workflow, queue == script::QUEUE))
                             (half("Activities", activity, false))
+                            @if let Some(nexus) = nexus { (half("Nexus tasks", nexus, false)) }
                         }
                         p { a href=(address_of_queue(namespace, queue)) { "Verify new code" } " with the open runs of this queue." }
                     }
@@ -97,6 +101,11 @@ impl Web {
         };
         self.call(request).await
     }
+}
+
+/// Whether tasks of a kind wait on a queue, or workers poll for them.
+fn is_used(found: &DescribeTaskQueueResponse) -> bool {
+    !found.pollers.is_empty() || found.stats.is_some_and(|stats| stats.approximate_backlog_count > 0)
 }
 
 /// One kind of tasks of a queue. `is_own`: the server itself serves it.

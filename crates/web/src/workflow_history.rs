@@ -102,6 +102,7 @@ fn class_of(event: &HistoryEvent) -> &'static str {
         () if name.contains("ACTIVITY") => "activity",
         () if name.contains("TIMER") => "timer",
         () if name.contains("CHILD") => "child",
+        () if name.contains("NEXUS") => "operation",
         () if name.contains("UPDATE") => "update",
         () if name.contains("SIGNAL") => "signal",
         () => "plain",
@@ -180,7 +181,7 @@ fn reset_form(seen: &RunSnapshot, event_id: i64) -> Markup {
     }
 }
 
-/// A line for each activity, timer, child, update, signal, without workflow tasks.
+/// A line for each activity, timer, child, Nexus operation, update, signal, without workflow tasks.
 fn compact(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup {
     let all: Vec<Span> = spans(events).into_iter().filter(|span| span.kind != SpanKind::WorkflowTask).collect();
     let (page, from, to) = range(all.len(), query);

@@ -2,9 +2,10 @@
 
 use maud::{Markup, html};
 use segno_proto::{
-    enums::PendingActivityState,
+    common::callback::Variant,
+    enums::{NexusOperationCancellationState, PendingActivityState, PendingNexusOperationState},
     segno_workflow::{ExplainRequest, Reason},
-    workflow::PendingActivityInfo,
+    workflow::{CallbackInfo, PendingActivityInfo, PendingNexusOperationInfo},
 };
 
 use super::{
@@ -28,7 +29,19 @@ pub(super) async fn section(web: &Web, seen: &RunSnapshot) -> Markup {
     } else {
         html! {}
     };
-    html! { div #now data-live aria-live="off" { (content) } }
+    html! { div #now data-live aria-live="off" { (content) (callbacks(&seen.described.callbacks)) } }
+}
+
+/// The callbacks of a run, which are delivered after its end.
+fn callbacks(callbacks: &[CallbackInfo]) -> Markup {
+    html! {
+        @if !callbacks.is_empty() {
+            section.now aria-labelledby="callbacks-title" {
+                h2 #callbacks-title { "Callbacks" }
+                ul { @for callback in callbacks.iter().take(LISTED_MAX) { li { (callback_line(callback)) } } }
+            }
+        }
+    }
 }
 
 /// Why the run does not go on: the sentences of `segno workflow why`.
@@ -101,6 +114,18 @@ async fn now(web: &Web, seen: &RunSnapshot) -> Markup {
                     }
                 }
             }
+            @if !described.pending_nexus_operations.is_empty() {
+                h3 { "Pending operations (" (described.pending_nexus_operations.len()) ")" }
+                div.scroll tabindex="0" role="region" aria-label="Pending operations" {
+                    table.list {
+                        thead { tr {
+                            th scope="col" { "Operation" } th scope="col" { "State" } th scope="col" { "Attempts" }
+                            th scope="col" { "Next attempt" } th scope="col" { "Cancellation" } th scope="col" { "Last failure" }
+                        } }
+                        tbody { @for operation in described.pending_nexus_operations.iter().take(LISTED_MAX) { (operation_row(operation)) } }
+                    }
+                }
+            }
             @if !described.pending_children.is_empty() {
                 h3 { "Pending children" }
                 ul { @for child in described.pending_children.iter().take(LISTED_MAX) {
@@ -108,6 +133,45 @@ async fn now(web: &Web, seen: &RunSnapshot) -> Markup {
                 } }
             }
         }
+    }
+}
+
+fn operation_row(operation: &PendingNexusOperationInfo) -> Markup {
+    let state = words(operation.state().as_str_name(), "PENDING_NEXUS_OPERATION_STATE_");
+    let class = match operation.state() {
+        PendingNexusOperationState::Started => "running",
+        PendingNexusOperationState::BackingOff | PendingNexusOperationState::Blocked => "warn",
+        _ => "plain",
+    };
+    let cancellation = operation.cancellation_info.as_ref().map(|info| match info.state() {
+        NexusOperationCancellationState::Unspecified => "requested, waits for the start".to_owned(),
+        state => words(state.as_str_name(), "NEXUS_OPERATION_CANCELLATION_STATE_"),
+    });
+    html! {
+        tr {
+            th scope="row" { (operation.service) "." (operation.operation) br; span.faint { "endpoint " (operation.endpoint) } }
+            td data-label="State" { span class={ "badge " (class) } { (state) } }
+            td data-label="Attempts" { (operation.attempt) }
+            td data-label="Next attempt" { (times::relative(operation.next_attempt_schedule_time.as_ref())) }
+            td data-label="Cancellation" { @match cancellation { Some(state) => (state), None => span.faint { "–" } } }
+            td data-label="Last failure" {
+                @match &operation.last_attempt_failure {
+                    Some(failure) => span.bad { (payloads::failure_line(failure)) },
+                    None => span.faint { "–" },
+                }
+            }
+        }
+    }
+}
+
+fn callback_line(info: &CallbackInfo) -> Markup {
+    let url = match info.callback.as_ref().and_then(|callback| callback.variant.as_ref()) {
+        Some(Variant::Nexus(nexus)) => nexus.url.as_str(),
+        _ => "",
+    };
+    html! {
+        (url) " " span.badge.plain { (words(info.state().as_str_name(), "CALLBACK_STATE_")) }
+        @if let Some(failure) = &info.last_attempt_failure { " " span.bad { (payloads::failure_line(failure)) } }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Events as spans of time: activities, timers, children, updates and workflow tasks, each from its first to its last event.
+//! Events as spans of time: activities, timers, children, Nexus operations, updates and workflow tasks, each from its first to its last
+//! event.
 
 use segno_node::HashMap;
 use segno_proto::{
@@ -19,6 +20,8 @@ pub(super) enum SpanKind {
     Timer,
     /// A child workflow.
     Child,
+    /// A Nexus operation.
+    Operation,
     /// An update, from its acceptance.
     Update,
     /// A point in time: a signal, or a request to cancel.
@@ -35,6 +38,7 @@ impl SpanKind {
             Self::Activity => "activity",
             Self::Timer => "timer",
             Self::Child => "child",
+            Self::Operation => "operation",
             Self::Update => "update",
             Self::Signal => "signal",
             Self::Marker => "marker",
@@ -187,6 +191,17 @@ impl Spans {
             A::ChildWorkflowExecutionTerminatedEventAttributes(child) => {
                 self.end(child.initiated_event_id, event, Canceled);
             }
+            A::NexusOperationScheduledEventAttributes(operation) => {
+                let name = format!("{}.{}", operation.service, operation.operation);
+                self.begin(event, SpanKind::Operation, &name, "");
+            }
+            A::NexusOperationStartedEventAttributes(operation) => self.start(operation.scheduled_event_id, event, 1),
+            A::NexusOperationCompletedEventAttributes(operation) => self.end(operation.scheduled_event_id, event, Good),
+            A::NexusOperationFailedEventAttributes(operation) => self.end(operation.scheduled_event_id, event, Bad),
+            A::NexusOperationTimedOutEventAttributes(operation) => self.end(operation.scheduled_event_id, event, Bad),
+            A::NexusOperationCanceledEventAttributes(operation) => {
+                self.end(operation.scheduled_event_id, event, Canceled);
+            }
             A::WorkflowExecutionUpdateAcceptedEventAttributes(update) => {
                 let input = update.accepted_request.as_ref().and_then(|request| request.input.as_ref());
                 let name = input.map(|input| input.name.as_str()).unwrap_or_default();
@@ -204,5 +219,45 @@ impl Spans {
             A::MarkerRecordedEventAttributes(marker) => self.point(event, SpanKind::Marker, &marker.marker_name),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_proto::{
+        events::{
+            NexusOperationCanceledEventAttributes, NexusOperationScheduledEventAttributes,
+            NexusOperationStartedEventAttributes,
+        },
+        nanos_timestamp,
+    };
+
+    use super::*;
+
+    #[test]
+    fn an_operation_is_a_span() {
+        let event = |event_id: i64, attributes| HistoryEvent {
+            event_id,
+            event_time: Some(nanos_timestamp(event_id * 10)),
+            attributes: Some(attributes),
+            ..Default::default()
+        };
+        let scheduled = NexusOperationScheduledEventAttributes {
+            service: "pay".to_owned(),
+            operation: "charge".to_owned(),
+            ..Default::default()
+        };
+        let started = NexusOperationStartedEventAttributes { scheduled_event_id: 5, ..Default::default() };
+        let canceled = NexusOperationCanceledEventAttributes { scheduled_event_id: 5, ..Default::default() };
+        let mut events = vec![
+            event(5, Attributes::NexusOperationScheduledEventAttributes(scheduled)),
+            event(6, Attributes::NexusOperationStartedEventAttributes(started)),
+        ];
+        let found = spans(&events);
+        assert_eq!((found.len(), found[0].kind, found[0].name.as_str()), (1, SpanKind::Operation, "pay.charge"));
+        assert_eq!((found[0].started, found[0].end), (Some(60), SpanEnd::Open));
+        events.push(event(9, Attributes::NexusOperationCanceledEventAttributes(canceled)));
+        let found = spans(&events);
+        assert_eq!((found[0].to, found[0].end, found[0].last_event_id), (Some(90), SpanEnd::Canceled, 9));
     }
 }

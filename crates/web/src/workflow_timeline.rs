@@ -93,8 +93,8 @@ fn legend() -> Markup {
         ul.legend aria-label="Legend" {
             @for (class, name) in [
                 ("activity done", "activity"), ("waiting", "waiting for a worker, or earlier attempts"), ("timer done", "timer"),
-                ("child done", "child"), ("update done", "update"), ("task done", "workflow task"), ("signal done", "signal"),
-                ("activity failed", "failed"), ("activity open", "open"),
+                ("child done", "child"), ("operation done", "Nexus operation"), ("update done", "update"), ("task done", "workflow task"),
+                ("signal done", "signal"), ("activity failed", "failed"), ("activity open", "open"),
             ] {
                 li { svg width="14" height="12" aria-hidden="true" { rect class={ "bar " (class) } x="0" y="0" width="14" height="12" rx="2" {} } (name) }
             }
@@ -180,11 +180,8 @@ fn rows(spans: &[Span], window: Window) -> (Vec<Row<'_>>, usize) {
 fn bar(span: &Span, window: Window) -> Bar<'_> {
     let from = window.x(span.from);
     let to = window.x(span.to.unwrap_or(window.end)).max(from);
-    let work = span
-        .started
-        .map_or(if span.end == SpanEnd::Open && span.kind == SpanKind::Activity { to } else { from }, |at| {
-            window.x(at)
-        });
+    let waits = span.end == SpanEnd::Open && matches!(span.kind, SpanKind::Activity | SpanKind::Operation);
+    let work = span.started.map_or(if waits { to } else { from }, |at| window.x(at));
     Bar { first: span, count: 1, from, work: work.clamp(from, to), to, end: span.end }
 }
 
@@ -197,7 +194,7 @@ fn draw(seen: &RunSnapshot, spans: &[Span], window: Window) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Timeline drawing" {
             svg.drawing viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-labelledby="timeline-title timeline-text" data-timeline data-from=(from) data-to=(to) data-names=(NAMES) data-width=(WIDTH) {
-                desc #timeline-text { (rows.len()) " rows with " (spans.len()) " activities, timers, children, updates, signals and workflow tasks" }
+                desc #timeline-text { (rows.len()) " rows with " (spans.len()) " activities, timers, children, Nexus operations, updates, signals and workflow tasks" }
                 (axis(window, height))
                 @for (place, row) in rows.iter().enumerate() {
                     @let y = AXIS + place as f64 * ROW;

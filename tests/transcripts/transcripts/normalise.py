@@ -6,6 +6,7 @@ scenario; noise that neither an SDK nor a person relies on is dropped.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -56,7 +57,6 @@ OPTIONAL = {
     "async_update",
     "reported_problems_search_attribute",
     "build_id_based_versioning",
-    "nexus",
     "server_scaled_deployments",
     "count_group_by_execution_status",
     "worker_heartbeats",
@@ -79,6 +79,15 @@ COUNTED = {
     "tasks_add_rate",
     "tasks_dispatch_rate",
 }
+# Headers of a Nexus task that come from the HTTP request which the real server sends to itself.
+DROPPED_HEADERS = {"content-length"}
+# How long the handler of a Nexus task has: what is left of it when the task is taken.
+TIME_LEFT = "request-timeout"
+# How long the operation may take, rounded up to whole seconds: part of its schedule-to-close time-out may have passed.
+TIME_OF_OPERATION = "operation-timeout"
+MILLISECONDS = re.compile(r"(\d+)ms")
+# In this header of a callback, JSON that names an operation of the server, in a form that each server has for itself.
+CALLBACK_TOKEN = "temporal-callback-token"
 TOKENS = {"long_poll_token": "<token>", "task_token": "<token>", "next_page_token": "<page-token>"}
 # The describing of a version lacks them in the real server, although the summaries of its deployment have them.
 DROPPED_IN_VERSIONS = {"first_activation_time", "last_current_time", "last_deactivation_time"}
@@ -86,11 +95,12 @@ DROPPED_IN_VERSIONS = {"first_activation_time", "last_current_time", "last_deact
 CONFLICT_TOKEN_BYTES = 15
 REPEATED = re.compile(r"(.)\1{99,}")
 LONGEST_TEXT = 400
+LONGEST_LIST = 1000
 # What the real server sends for "no such time" in some fields.
 YEAR_ONE = -62135596800
 # Later workflow task attempts get a jittered extension of their timeout.
 EXACT_ATTEMPTS = 3
-LONGEST_EXACT_CRON = 10
+LONGEST_EXACT_CRON = 1
 LONGEST_EXACT_OFFSET = 30
 
 
@@ -183,13 +193,19 @@ class Normaliser:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             value_field = field.message_type.fields_by_name["value"]
             keys = sorted(value, key=lambda k: self.text(str(k)))
-            return {self.text(str(k)): self._one(value_field, value[k], base) for k in keys}
+            keys = [k for k in keys if k not in DROPPED_HEADERS]
+            return {self.text(str(k)): header(k, self._one(value_field, value[k], base)) for k in keys}
         if field.name == "pending_activities":
             value = sorted(value, key=lambda pending: pending.activity_id)
+        if field.name == "pending_nexus_operations":
+            value = sorted(value, key=lambda pending: pending.scheduled_event_id)
+        if field.name == "endpoints":
+            # In the order of their ids, which are random.
+            value = sorted(value, key=lambda endpoint: endpoint.spec.name)
         if field.name == "pollers":
             value = sorted(value, key=lambda poller: (poller.identity, poller.deployment_options.build_id))
         if field.is_repeated:
-            return [self._one(field, v, base) for v in value]
+            return shortened([self._one(field, v, base) for v in value])
         return self._one(field, value, base)
 
     def _one(self, field: FieldDescriptor, value: Any, base: float | None) -> Any:
@@ -236,6 +252,26 @@ class Normaliser:
         except (KeyError, DecodeError):
             fields = f"<{len(packed.value)} bytes>"
         return {"type": packed.TypeName().rsplit(".", 1)[-1], "fields": fields}
+
+
+def shortened(items: list[Any]) -> list[Any]:
+    """A list; of very many equal items only one, and their number."""
+    if len(items) > LONGEST_LIST and all(item == items[0] for item in items):
+        return [items[0], f"<{len(items)} times>"]
+    return items
+
+
+def header(key: Any, value: Any) -> Any:
+    """An entry of a map: those that are headers of Nexus may have values that were measured, or that are tokens."""
+    if not isinstance(value, str):
+        return value
+    if str(key).lower() == TIME_LEFT:
+        return "<time left>"
+    if key == TIME_OF_OPERATION and (measured := MILLISECONDS.fullmatch(value)):
+        return f"{math.ceil(int(measured[1]) / 1000)}000ms"
+    if key == CALLBACK_TOKEN and value.startswith("{"):
+        return "<callback-token>"
+    return value
 
 
 def duration(message: Message) -> str:

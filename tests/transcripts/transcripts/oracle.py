@@ -16,6 +16,8 @@ SETTINGS = ["matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWrite
 SETTINGS += ["history.MaxBufferedQueryCount=32", "history.maxInFlightUpdates=100"]
 # What Segno does by default: polls of a worker that shuts down end at once, and it is not listed as a poller.
 SETTINGS += ["frontend.enableCancelWorkerPollsOnShutdown=true"]
+# A new Nexus endpoint is known everywhere at once, as in Segno.
+SETTINGS += ['system.refreshNexusEndpointsMinWait="1ms"']
 # A version is drained after about as long as in Segno.
 SETTINGS += [
     'matching.wv.VersionDrainageStatusVisibilityGracePeriod="8s"',

@@ -10,6 +10,7 @@
 mod filters;
 mod flow_memory;
 mod http2;
+mod nexus;
 #[cfg(feature = "server")]
 mod requests;
 mod rows;
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "flow-memory", run: flow_memory::run, seeds: flow_memory::seeds },
     Target { name: "hpack", run: http2::run_hpack, seeds: http2::hpack_seeds },
     Target { name: "http2", run: http2::run, seeds: http2::seeds },
+    Target { name: "nexus", run: nexus::run, seeds: nexus::seeds },
     #[cfg(feature = "server")]
     Target { name: "requests", run: requests::run, seeds: requests::seeds },
     Target { name: "rows", run: rows::run, seeds: rows::seeds },

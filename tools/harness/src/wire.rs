@@ -11,6 +11,7 @@ use segno_proto::{
         Command, CompleteWorkflowExecutionCommandAttributes, ScheduleActivityTaskCommandAttributes, command::Attributes,
     },
     common::{ActivityType, Payload, Payloads, RetryPolicy, WorkflowExecution, WorkflowType},
+    deployment::WorkerDeploymentOptions,
     enums::{CommandType, EventType, HistoryEventFilterType, TaskQueueKind, WorkflowIdReusePolicy},
     events::{HistoryEvent, history_event},
     nanos_duration,
@@ -121,7 +122,12 @@ pub fn text(text: &str) -> Option<Payloads> {
 
 /// The text that [`text`] packed; empty when there is none.
 pub fn untext(payloads: Option<&Payloads>) -> String {
-    let data = payloads.and_then(|list| list.payloads.first()).map(|payload| payload.data.clone());
+    untext_one(payloads.and_then(|list| list.payloads.first()))
+}
+
+/// The text of one payload.
+pub fn untext_one(payload: Option<&Payload>) -> String {
+    let data = payload.map(|payload| payload.data.clone());
     String::from_utf8_lossy(&data.unwrap_or_default()).trim_matches('"').to_owned()
 }
 
@@ -186,11 +192,21 @@ pub fn command(kind: CommandType, attributes: Attributes) -> Command {
 
 /// Polls until there is a workflow task, also if the server is killed meanwhile.
 pub async fn poll_workflow_task(client: &mut Client, task_queue: &str) -> PollWorkflowTaskQueueResponse {
+    poll_versioned_task(client, task_queue, None).await
+}
+
+/// The same for a worker of a version.
+pub async fn poll_versioned_task(
+    client: &mut Client,
+    task_queue: &str,
+    deployment_options: Option<WorkerDeploymentOptions>,
+) -> PollWorkflowTaskQueueResponse {
     loop {
         let poll = PollWorkflowTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
             task_queue: queue(task_queue),
             identity: "segno-harness".to_owned(),
+            deployment_options: deployment_options.clone(),
             ..Default::default()
         };
         match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {

@@ -35,6 +35,7 @@ pub mod deployment;
 pub mod flow;
 pub mod key;
 pub mod namespace;
+pub mod nexus;
 mod pages;
 pub mod schedule;
 pub mod search_attribute;

@@ -219,7 +219,7 @@ fn apply(
         buffered: had_buffered,
         initiated_children: BTreeSet::new(),
         eager: Vec::new(),
-        canceled_unstarted: false,
+        has_ended_at_once: false,
         inbox: &mut inbox,
         carried: call.script.as_ref().map(|turn| turn.carried.clone()).unwrap_or_default(),
     };
@@ -228,7 +228,7 @@ fn apply(
         commands::apply(&mut draft, &mut scope, command)?;
     }
     draft.end_commands();
-    let (eager, buffered, canceled_unstarted) = (scope.eager, scope.buffered, scope.canceled_unstarted);
+    let (eager, buffered, has_ended_at_once) = (scope.eager, scope.buffered, scope.has_ended_at_once);
     inbox.handle_rest(&mut draft)?;
     if let Some(turn) = &call.script {
         script::turned(&mut draft, turn);
@@ -261,7 +261,7 @@ fn apply(
             reply.eager_activities.extend(started);
         }
         let is_script = draft.run.state.script.is_some();
-        if call.force_new_task || is_moving || !is_script && (buffered || canceled_unstarted) {
+        if call.force_new_task || is_moving || !is_script && (buffered || has_ended_at_once) {
             let original = heartbeat.then_some(task.original_scheduled_time);
             workflow_task::schedule(&mut draft, original);
             if call.return_new_task && !is_moving {

@@ -17,6 +17,7 @@ use crate::{
     events::event,
     machine::run::Event,
     parts::{
+        nexus,
         pause_info::{clear, set},
         update::abort,
         workflow_task,
@@ -99,6 +100,7 @@ pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, R
     for id in waiting {
         draft.effect(Effect::OfferActivity(id));
     }
+    nexus::offer_pending(&mut draft);
     Ok(draft.finish(()))
 }
 

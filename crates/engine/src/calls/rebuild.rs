@@ -12,9 +12,9 @@ use segno_proto::{
     duration_nanos,
     enums::{VersioningBehavior, WorkflowExecutionStatus},
     events::{
-        ActivityTaskScheduledEventAttributes, HistoryEvent, StartChildWorkflowExecutionInitiatedEventAttributes,
-        WorkflowExecutionPausedEventAttributes, WorkflowTaskCompletedEventAttributes,
-        WorkflowTaskScheduledEventAttributes, history_event::Attributes as A,
+        ActivityTaskScheduledEventAttributes, HistoryEvent, NexusOperationScheduledEventAttributes,
+        StartChildWorkflowExecutionInitiatedEventAttributes, WorkflowExecutionPausedEventAttributes,
+        WorkflowTaskCompletedEventAttributes, WorkflowTaskScheduledEventAttributes, history_event::Attributes as A,
     },
     timestamp_nanos,
 };
@@ -28,6 +28,7 @@ use crate::{
     state::{
         Child, External, RunInfo, RunState, Timer, WorkflowTask,
         activity::{Activity, PauseInfo},
+        nexus::{Cancellation, CancellationResult, HandlerRequest, Operation},
         signal_ids,
         versioning::Versioning,
     },
@@ -89,6 +90,12 @@ pub fn rebuild_from(state: RunState, last: i64, info: &RunInfo, events: &[Histor
         };
         *activity = anew.into();
     }
+    for operation in state.operations.values_mut() {
+        operation.start = HandlerRequest::new();
+        if let Some(cancellation) = operation.cancellation.as_mut().filter(|known| known.result == 0) {
+            cancellation.request = HandlerRequest::new();
+        }
+    }
     for event in events.iter().filter(|event| event.event_id > last) {
         state.next_event_id = event.event_id + 1;
         state.history_bytes += event.encoded_len() as i64;
@@ -103,7 +110,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
     let Some(attributes) = event.attributes.clone() else { return };
     match attributes {
         A::WorkflowExecutionStartedEventAttributes(a) => {
-            callbacks::register(state, &a.completion_callbacks, time);
+            callbacks::register(state, &a.completion_callbacks, &info.create_request_id, time);
             state.versioning = Versioning::started(&a);
             state.memo = a.memo.map(|memo| memo.fields).unwrap_or_default();
             state.search_attributes = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
@@ -148,6 +155,32 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::ActivityTaskFailedEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
         A::ActivityTaskTimedOutEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
         A::ActivityTaskCanceledEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::NexusOperationScheduledEventAttributes(a) => {
+            state.operations.insert(id, scheduled_operation(a, id, time).into());
+        }
+        A::NexusOperationStartedEventAttributes(a) => {
+            if let Some(operation) = state.operations.get_mut(&a.scheduled_event_id) {
+                operation.start(a.operation_token, time, time);
+            }
+        }
+        A::NexusOperationCancelRequestedEventAttributes(a) => {
+            if let Some(operation) = state.operations.get_mut(&a.scheduled_event_id) {
+                let (requested_event_id, requested_time) = (id, time);
+                let request = HandlerRequest::new();
+                operation.cancellation =
+                    Some(Cancellation { requested_event_id, requested_time, request, ..Default::default() });
+            }
+        }
+        A::NexusOperationCancelRequestCompletedEventAttributes(a) => {
+            end_cancellation(state, a.scheduled_event_id, time, CancellationResult::Succeeded);
+        }
+        A::NexusOperationCancelRequestFailedEventAttributes(a) => {
+            end_cancellation(state, a.scheduled_event_id, time, CancellationResult::Failed);
+        }
+        A::NexusOperationCompletedEventAttributes(a) => drop(state.operations.remove(&a.scheduled_event_id)),
+        A::NexusOperationFailedEventAttributes(a) => drop(state.operations.remove(&a.scheduled_event_id)),
+        A::NexusOperationCanceledEventAttributes(a) => drop(state.operations.remove(&a.scheduled_event_id)),
+        A::NexusOperationTimedOutEventAttributes(a) => drop(state.operations.remove(&a.scheduled_event_id)),
         A::TimerStartedEventAttributes(a) => {
             let fire_at = time.saturating_add(duration_nanos(a.start_to_fire_timeout.as_ref()));
             state.timers.insert(a.timer_id, Timer { started_event_id: id, fire_at });
@@ -215,7 +248,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => {
             versioning::note_override(state, &a);
-            callbacks::register(state, &a.attached_completion_callbacks, time);
+            callbacks::register(state, &a.attached_completion_callbacks, &a.attached_request_id, time);
             if !a.attached_request_id.is_empty() {
                 state.attached_request_ids.insert(a.attached_request_id, id);
             }
@@ -296,6 +329,31 @@ fn scheduled_activity(a: ActivityTaskScheduledEventAttributes, id: i64, time: Na
         priority: a.priority,
         stamp: 1,
         ..Default::default()
+    }
+}
+
+fn scheduled_operation(a: NexusOperationScheduledEventAttributes, id: i64, time: Nanos) -> Operation {
+    Operation {
+        scheduled_event_id: id,
+        endpoint: a.endpoint,
+        endpoint_id: a.endpoint_id,
+        service: a.service,
+        operation: a.operation,
+        request_id: a.request_id,
+        schedule_to_close: duration_nanos(a.schedule_to_close_timeout.as_ref()),
+        schedule_to_start: duration_nanos(a.schedule_to_start_timeout.as_ref()),
+        start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+        scheduled_time: time,
+        start: HandlerRequest::new(),
+        ..Default::default()
+    }
+}
+
+fn end_cancellation(state: &mut RunState, id: i64, time: Nanos, result: CancellationResult) {
+    let operation = state.operations.get_mut(&id);
+    if let Some(cancellation) = operation.and_then(|operation| operation.cancellation.as_mut()) {
+        cancellation.result = result as i32;
+        cancellation.request = HandlerRequest { attempts: 1, last_attempt_end: time, ..Default::default() };
     }
 }
 

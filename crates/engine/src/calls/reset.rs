@@ -16,6 +16,7 @@ use crate::{
     calls::{
         options::{self, UpdateOptions},
         rebuild::{rebuild, rebuild_from},
+        reset_operations,
     },
     error::Rejection,
     events::event,
@@ -23,7 +24,7 @@ use crate::{
     parts::{
         callbacks, close,
         inherit::{self, Membership},
-        pause_info as pause, script,
+        nexus, pause_info as pause, script,
         signal::{self, Signal},
         update, versioning,
         workflow_task::{self, SERVER_IDENTITY, TaskStart},
@@ -57,6 +58,8 @@ pub struct Reset {
     pub without_signals: bool,
     /// Whether updates after the point are dropped.
     pub without_updates: bool,
+    /// Whether reports about Nexus operations after the point are dropped, so that these are pending again.
+    pub without_operations: bool,
     /// Options that the new run has from the beginning.
     pub options: Vec<UpdateOptions>,
 }
@@ -148,6 +151,7 @@ pub fn reset(
         options::change(&mut draft, wanted, is_member)?;
     }
     send_again(&mut draft, &events, is_member);
+    nexus::offer_pending(&mut draft);
     workflow_task::schedule_if_none(&mut draft);
     let mut applied = draft.finish(());
     applied.transition.batches.splice(0..0, past);
@@ -161,6 +165,7 @@ pub fn end_current(current: &Run, context: Context, reason: &str) -> Applied<()>
     let mut ended = draft.finish(());
     // Neither its parent nor its children hear of this end: the new run takes its place.
     ended.transition.outbox.clear();
+    callbacks::keep(&mut ended.run.state);
     ended
 }
 
@@ -346,7 +351,7 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
             let attached = a.attached_request_id.clone();
             versioning::note_override(&mut draft.run.state, &a);
             let now = draft.now();
-            callbacks::register(&mut draft.run.state, &a.attached_completion_callbacks, now);
+            callbacks::register(&mut draft.run.state, &a.attached_completion_callbacks, &attached, now);
             let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a));
             updated.links.clone_from(&past.links);
             updated.worker_may_ignore = past.worker_may_ignore;
@@ -355,7 +360,15 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
                 draft.run.state.attached_request_ids.insert(attached, id);
             }
         }
-        Some(attributes) => reapply_child(draft, past, attributes),
+        Some(attributes) => {
+            let other = match call.without_operations {
+                true => Some(attributes),
+                false => reset_operations::reapply(draft, past, attributes),
+            };
+            if let Some(attributes) = other {
+                reapply_child(draft, past, attributes);
+            }
+        }
         None => {}
     }
 }

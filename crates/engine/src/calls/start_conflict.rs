@@ -134,7 +134,7 @@ pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Result<App
     }
     let mut draft = Draft::new(run, context);
     let Some(wanted) = options.on_conflict else { return Ok(draft.finish(())) };
-    if !run.is_running() || !(wanted.attach_request_id || wanted.attach_completion_callbacks || wanted.attach_links) {
+    if !run.is_running() {
         return Ok(draft.finish(()));
     }
     let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
@@ -145,7 +145,12 @@ pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Result<App
         },
         ..Default::default()
     };
-    callbacks::register(&mut draft.run.state, &attributes.attached_completion_callbacks, context.now);
+    callbacks::register(
+        &mut draft.run.state,
+        &attributes.attached_completion_callbacks,
+        &attributes.attached_request_id,
+        context.now,
+    );
     let mut updated = event(context.now, Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(attributes));
     updated.worker_may_ignore = true;
     if wanted.attach_links {

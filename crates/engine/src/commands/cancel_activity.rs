@@ -47,7 +47,7 @@ pub(super) fn apply(
     activity::stop_at_worker(draft, id);
     if never_started {
         activity::end_canceled(draft, id, Some(activity::not_started_details()), scope.identity, None);
-        scope.canceled_unstarted = true;
+        scope.has_ended_at_once = true;
     }
     Ok(())
 }

@@ -5,18 +5,19 @@
 
 use segno_proto::{
     command::{Command, command::Attributes},
-    enums::{CommandType, WorkflowTaskFailedCause},
+    enums::CommandType,
 };
 
 use crate::{
     commands::scope::CommandScope,
-    error::{CommandError, Rejection, TaskFailure},
+    error::{CommandError, Rejection},
     transition::draft::Draft,
     validate,
 };
 
 mod cancel_activity;
 mod cancel_external;
+mod cancel_nexus_operation;
 mod cancel_timer;
 mod cancel_workflow;
 mod complete_workflow;
@@ -25,6 +26,7 @@ mod fail_workflow;
 mod modify_memo;
 mod record_marker;
 mod schedule_activity;
+mod schedule_nexus_operation;
 pub mod scope;
 mod signal_external;
 mod start_child;
@@ -91,11 +93,11 @@ pub fn apply(draft: &mut Draft, scope: &mut CommandScope<'_>, command: &Command)
             let id = attributes.map(|a| a.message_id).unwrap_or_default();
             scope.inbox.handle_named(draft, &id)?;
         }
-        Type::ScheduleNexusOperation | Type::RequestCancelNexusOperation => {
-            return Err(CommandError::Task(TaskFailure::new(
-                WorkflowTaskFailedCause::FeatureDisabled,
-                "Nexus operations are not built yet",
-            )));
+        Type::ScheduleNexusOperation => {
+            schedule_nexus_operation::apply(draft, scope, attributes!(ScheduleNexusOperationCommandAttributes))?
+        }
+        Type::RequestCancelNexusOperation => {
+            cancel_nexus_operation::apply(draft, scope, attributes!(RequestCancelNexusOperationCommandAttributes))?
         }
         Type::Unspecified => {
             return Err(CommandError::Call(Rejection::InvalidArgument(format!(

@@ -19,6 +19,8 @@ pub struct Surroundings<'a> {
     pub namespace: &'a dyn Fn(&str) -> Option<(u32, String)>,
     /// Whether search attributes are known and well formed.
     pub search_attributes: &'a Rules<'a>,
+    /// The id of a Nexus endpoint by its name.
+    pub endpoint: &'a dyn Fn(&str) -> Option<String>,
     /// Whether workers of a version have polled a queue for workflow tasks.
     pub is_member: Membership<'a>,
 }
@@ -37,8 +39,8 @@ pub struct CommandScope<'a> {
     pub initiated_children: BTreeSet<String>,
     /// Activities the worker wants to run itself.
     pub eager: Vec<i64>,
-    /// Whether an activity was canceled that no worker had taken: the workflow must hear of it.
-    pub canceled_unstarted: bool,
+    /// Whether something ended with the command itself, such as an activity that no worker had taken: the workflow must hear of it.
+    pub has_ended_at_once: bool,
     /// The messages of the worker about updates.
     pub inbox: &'a mut Inbox,
     /// Signals that go over to the run that follows.

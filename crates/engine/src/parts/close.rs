@@ -9,7 +9,7 @@ use segno_proto::{
 use crate::{
     events::event,
     machine::run as machine,
-    parts::{activity, standalone::outcome, update::abort, workflow_task},
+    parts::{activity, callbacks, standalone::outcome, update::abort, workflow_task},
     state::outbox::{ChildClosed, Content, ParentClosed, ScheduledClosed},
     transition::{draft::Draft, steps::RunMachine},
 };
@@ -90,6 +90,7 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
             first_run_id,
         }));
     }
+    callbacks::send(draft);
 }
 
 /// Ends the run at once, in any state.

@@ -9,6 +9,7 @@ pub mod chain;
 pub mod close;
 mod finish;
 pub mod inherit;
+pub mod nexus;
 pub mod pause_info;
 pub mod problems;
 pub mod schedule;

@@ -164,7 +164,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         eager_execution_accepted: options.eager,
         ..Default::default()
     };
-    callbacks::register(&mut state, &attributes.completion_callbacks, now);
+    callbacks::register(&mut state, &attributes.completion_callbacks, &info.create_request_id, now);
     state.versioning = Versioning::started(&attributes);
     builds::tell_versioning(&mut state, "");
     let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(Box::new(attributes)));

@@ -4,7 +4,12 @@ use segno_proto::{Nanos, enums::WorkflowExecutionStatus};
 
 use crate::{
     machine,
-    state::{Activity, Child, run::Run, updates::UpdateEnd},
+    state::{
+        Activity, Child,
+        nexus::{CancellationResult, Operation},
+        run::Run,
+        updates::UpdateEnd,
+    },
 };
 
 /// The workflow task.
@@ -45,6 +50,31 @@ pub(crate) fn version_transition(run: &Run) -> machine::version_transition::Stat
 pub(crate) fn child(child: &Child) -> machine::child::State {
     use machine::child::State;
     if child.started_event_id == 0 { State::Initiated } else { State::Running }
+}
+
+/// A Nexus operation.
+pub(crate) fn nexus_operation(operation: &Operation, now: Nanos) -> machine::nexus_operation::State {
+    use machine::nexus_operation::State;
+    if operation.is_started() {
+        State::Started
+    } else if operation.start.is_backing_off(now) {
+        State::BackingOff
+    } else {
+        State::Scheduled
+    }
+}
+
+/// The cancellation of a Nexus operation.
+pub(crate) fn nexus_cancellation(operation: &Operation, now: Nanos) -> machine::nexus_cancellation::State {
+    use machine::nexus_cancellation::State;
+    let Some(cancellation) = &operation.cancellation else { return State::Absent };
+    match cancellation.result() {
+        CancellationResult::Succeeded => State::Succeeded,
+        CancellationResult::Failed => State::Failed,
+        CancellationResult::Pending if !operation.is_started() => State::Kept,
+        CancellationResult::Pending if cancellation.request.is_backing_off(now) => State::BackingOff,
+        CancellationResult::Pending => State::Scheduled,
+    }
 }
 
 /// The run itself.

@@ -6,6 +6,7 @@
 pub mod activity;
 pub mod finished_updates;
 pub(crate) mod machines;
+pub mod nexus;
 pub mod outbox;
 pub mod run;
 pub mod schedule;
@@ -31,6 +32,7 @@ use segno_proto::{
     workflow::{ResetPointInfo, VersioningOverride},
 };
 
+use nexus::Operation;
 use schedule::ScheduleRun;
 use standalone::StandaloneRun;
 use versioning::Versioning;
@@ -336,6 +338,12 @@ pub struct RunState {
     /// The versioning of the run, if it has ever had to do with versions of workers.
     #[prost(message, optional, boxed, tag = "73")]
     pub versioning: Option<Box<Versioning>>,
+    /// Pending Nexus operations by the id of their scheduled event.
+    #[prost(btree_map = "int64, message", tag = "74")]
+    pub operations: BTreeMap<i64, Shared<Operation>>,
+    /// The newest Nexus operations that ended while a worker had a request of them: its answer changes nothing.
+    #[prost(int64, repeated, tag = "75")]
+    pub overtaken_requests: Vec<i64>,
 }
 
 /// A completion callback that the start of a run brought, or a later start that was attached to it.
@@ -347,6 +355,40 @@ pub struct RegisteredCallback {
     /// When it was registered.
     #[prost(int64, tag = "2")]
     pub time: Nanos,
+    /// How far its delivery is.
+    #[prost(enumeration = "CallbackState", tag = "3")]
+    pub state: i32,
+    /// Attempts that have ended.
+    #[prost(int32, tag = "4")]
+    pub attempts: i32,
+    /// When the last attempt ended.
+    #[prost(int64, tag = "5")]
+    pub last_attempt_end: Nanos,
+    /// How it failed.
+    #[prost(message, optional, tag = "6")]
+    pub last_failure: Option<Failure>,
+    /// When the next attempt is due.
+    #[prost(int64, tag = "7")]
+    pub due_time: Nanos,
+    /// The request that brought it.
+    #[prost(string, tag = "8")]
+    pub request_id: String,
+}
+
+/// How far the delivery of a callback is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum CallbackState {
+    /// The run is open, or another one has its callbacks now.
+    Standby = 0,
+    /// It is on its way.
+    Scheduled = 1,
+    /// An attempt failed, and the next one is not due.
+    BackingOff = 2,
+    /// It failed for good.
+    Failed = 3,
+    /// It was delivered.
+    Succeeded = 4,
 }
 
 impl RunState {

@@ -3,7 +3,7 @@
 
 use segno_proto::{
     Nanos,
-    common::{Header, Payloads, WorkflowExecution},
+    common::{Callback, Header, Link, Payloads, WorkflowExecution},
     events::{HistoryEvent, StartChildWorkflowExecutionInitiatedEventAttributes},
     failure::Failure,
     sdk::UserMetadata,
@@ -25,7 +25,7 @@ pub struct OutboxMessage {
     #[prost(string, tag = "3")]
     pub sender_namespace: String,
     /// The content.
-    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14, 30, 31, 32")]
+    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14, 30, 31, 32, 33")]
     pub content: Option<Content>,
 }
 
@@ -58,6 +58,9 @@ pub enum Content {
     /// End a workflow that is in the way of the next one of its schedule.
     #[prost(message, tag = "32")]
     EndScheduled(EndScheduled),
+    /// Tell a Nexus operation how the workflow closed that stands for it.
+    #[prost(message, tag = "33")]
+    Callback(CallbackDue),
 }
 
 /// See [`Content::StartChild`].
@@ -224,4 +227,32 @@ pub struct EndScheduled {
     /// Who.
     #[prost(string, tag = "4")]
     pub identity: String,
+}
+
+/// See [`Content::Callback`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CallbackDue {
+    /// Which of the callbacks of the sender.
+    #[prost(uint32, tag = "1")]
+    pub index: u32,
+    /// The report for the receiver. It is read from the sender when the message is delivered, and not stored with it.
+    #[prost(message, optional, tag = "2")]
+    pub report: Option<CallbackReport>,
+}
+
+/// The end of a workflow, as its callback reports it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CallbackReport {
+    /// The callback.
+    #[prost(message, required, tag = "1")]
+    pub callback: Callback,
+    /// The event that closed the workflow.
+    #[prost(message, required, tag = "2")]
+    pub closing_event: HistoryEvent,
+    /// When the workflow was started.
+    #[prost(int64, tag = "3")]
+    pub started_time: Nanos,
+    /// The event that stands for the start of the operation.
+    #[prost(message, optional, tag = "4")]
+    pub link: Option<Link>,
 }

@@ -211,7 +211,11 @@ impl Run {
 
     /// Whether memory knows more than storage, so that this copy must not be dropped.
     pub fn has_unstored(&self) -> bool {
-        !self.tail.is_empty() || self.state.task_started() || self.is_speculating() || self.updates.are_unstored()
+        !self.tail.is_empty()
+            || self.state.task_started()
+            || self.is_speculating()
+            || self.updates.are_unstored()
+            || self.is_running() && self.state.operations.values().any(|operation| operation.is_taken())
     }
 
     /// Whether the pending workflow task is known in memory alone.
@@ -227,6 +231,7 @@ impl Run {
         let task = self.state.task.as_ref();
         self.is_running() && task.is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
             || self.has_work() && self.state.activities.values().any(|activity| is_waiting(activity, now))
+            || self.is_running() && self.state.operations.values().any(|operation| operation.is_waiting(now))
     }
 }
 

@@ -237,7 +237,7 @@ impl Draft {
 
     /// Adds a consequence. Nothing of a paused run is offered.
     pub fn effect(&mut self, effect: Effect) {
-        let offers = matches!(effect, Effect::OfferWorkflowTask | Effect::OfferActivity(_));
+        let offers = !matches!(effect, Effect::StopActivity(_));
         if !(offers && self.run.is_paused() || self.effects.contains(&effect)) {
             self.effects.push(effect);
         }
@@ -271,7 +271,7 @@ impl Draft {
     }
 
     /// Gives buffered events their ids and puts them into history: in order of arrival, except that the ends of
-    /// activities and children come after everything else, as workers expect.
+    /// activities, children and operations come after everything else, as workers expect.
     pub fn flush_buffered(&mut self) {
         if self.run.state.buffered.is_empty() {
             return;
@@ -356,7 +356,7 @@ impl Draft {
     }
 }
 
-/// Ends of activities and children: they follow everything else that was buffered.
+/// Ends of activities, children and Nexus operations: they follow everything else that was buffered.
 fn is_end_of_pending_work(event: &HistoryEvent) -> bool {
     matches!(
         event.event_type(),
@@ -369,6 +369,10 @@ fn is_end_of_pending_work(event: &HistoryEvent) -> bool {
             | EventType::ChildWorkflowExecutionTimedOut
             | EventType::ChildWorkflowExecutionCanceled
             | EventType::ChildWorkflowExecutionTerminated
+            | EventType::NexusOperationCompleted
+            | EventType::NexusOperationFailed
+            | EventType::NexusOperationCanceled
+            | EventType::NexusOperationTimedOut
     )
 }
 

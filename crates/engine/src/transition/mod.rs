@@ -40,6 +40,8 @@ pub enum Effect {
     OfferWorkflowTask,
     /// Offer this activity, by scheduled event, to its queue.
     OfferActivity(i64),
+    /// Offer the open request of this Nexus operation, by scheduled event, to the handlers of its endpoint.
+    OfferNexusRequest(i64),
     /// Tell the worker that has an attempt to stop, if it takes commands.
     StopActivity(Box<ActivityStop>),
 }
@@ -189,5 +191,12 @@ impl Context {
     pub fn derived_uuid(&self) -> String {
         let bits = self.new_run_seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ self.new_run_key;
         uuid(4, bits, self.new_run_seed)
+    }
+
+    /// A UUID (version 4 in form) that only this event of this call has.
+    pub(crate) fn derived_uuid_of(&self, event_id: i64) -> String {
+        let mixed = (event_id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = self.new_run_seed ^ mixed.rotate_left(31);
+        uuid(4, seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ mixed, self.new_run_seed ^ (self.now as u64))
     }
 }

@@ -91,6 +91,40 @@ impl Machine for ChildMachine {
     }
 }
 
+/// A Nexus operation, by its scheduled event.
+pub(crate) struct OperationMachine(pub i64);
+
+impl Machine for OperationMachine {
+    type State = machine::nexus_operation::State;
+    type Event = machine::nexus_operation::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        let found = draft.run.state.operations.get(&self.0);
+        found.map_or(Self::State::Gone, |found| machines::nexus_operation(found, draft.now()))
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::nexus_operation::next(state, event)
+    }
+}
+
+/// The cancellation of a Nexus operation, by the operation's scheduled event.
+pub(crate) struct CancellationMachine(pub i64);
+
+impl Machine for CancellationMachine {
+    type State = machine::nexus_cancellation::State;
+    type Event = machine::nexus_cancellation::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        let found = draft.run.state.operations.get(&self.0);
+        found.map_or(Self::State::Absent, |found| machines::nexus_cancellation(found, draft.now()))
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::nexus_cancellation::next(state, event)
+    }
+}
+
 /// The run itself.
 pub(crate) struct RunMachine;
 

@@ -8,6 +8,7 @@
 
 pub mod activity;
 pub mod commands;
+pub mod nexus_commands;
 pub mod text;
 pub mod workflow_commands;
 

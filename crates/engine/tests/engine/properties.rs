@@ -5,7 +5,7 @@
 //! A seed gives the same life on every machine. To repeat one: `SEED=7 cargo test -p segno-engine --test engine properties::`.
 
 use crate::common::{
-    invariants, operations,
+    invariants, nexus_steps, operations,
     random::Random,
     rebuilt, versions,
     words::{self, Words, failure, payloads},
@@ -142,8 +142,9 @@ impl Life {
         let choice = self.random.below(100);
         let (what, refused) = match choice {
             0..=17 => self.take_task(),
-            18..=37 => self.answer(),
-            38..=41 => self.fail_task(),
+            18..=34 => self.answer(),
+            35..=40 => self.nexus(),
+            41 => self.fail_task(),
             42..=44 => self.give_back(),
             45..=54 => self.signal(),
             55..=78 => self.activity(),
@@ -304,7 +305,14 @@ impl Life {
         let state = self.world.run.state().clone();
         let activities: Vec<i64> = state.activities.keys().copied().collect();
         let timers: Vec<String> = state.timers.keys().cloned().collect();
-        match self.random.below(12) {
+        let operations: Vec<i64> = state.operations.keys().copied().collect();
+        match self.random.below(15) {
+            12 | 13 => {
+                let name = self.name("o");
+                let options = ["", "schedule-to-close=20s", "schedule-to-start=5s", "start-to-close=10s"];
+                format!("operation {name} {}", self.random.pick(&options).unwrap_or_default())
+            }
+            14 => self.random.pick(&operations).map_or("marker m".to_owned(), |id| format!("cancel-operation {id}")),
             0..=2 => {
                 let name = self.name("a");
                 let options = self.random.pick(&[
@@ -470,6 +478,30 @@ impl Life {
                 (format!("give back activity {id}"), result.err())
             }
         }
+    }
+
+    /// A worker takes or answers the request of an operation, or a handler completes it.
+    fn nexus(&mut self) -> (String, Option<Rejection>) {
+        let operations: Vec<i64> = self.world.run.state().operations.keys().copied().collect();
+        let id = self.random.pick(&operations).unwrap_or(5);
+        let steps = [
+            "nexus-take ID",
+            "nexus-take ID",
+            "nexus-give-back ID",
+            "nexus-start ID started",
+            "nexus-start ID completed",
+            "nexus-start ID failed",
+            "nexus-start ID retry",
+            "nexus-start ID retry stamp=1",
+            "nexus-start ID refused",
+            "nexus-cancel ID accepted",
+            "nexus-cancel ID retry",
+            "nexus-cancel ID refused",
+            "nexus-complete ID completed",
+            "nexus-complete ID canceled",
+        ];
+        let text = self.random.pick(&steps).unwrap_or_default().replace("ID", &id.to_string());
+        (text.clone(), nexus_steps::call(&mut self.world, &Words::parse(&text)).err())
     }
 
     fn child_or_external(&mut self) -> (String, Option<Rejection>) {

@@ -95,6 +95,18 @@ fn every_arrow_is_taken_and_no_other_exists() {
         (state as usize, event as usize)
     }));
     untaken.extend(check(
+        "nexus_operation",
+        machine::nexus_operation::STEPS,
+        machine::nexus_operation::next,
+        |state, event| (state as usize, event as usize),
+    ));
+    untaken.extend(check(
+        "nexus_cancellation",
+        machine::nexus_cancellation::STEPS,
+        machine::nexus_cancellation::next,
+        |state, event| (state as usize, event as usize),
+    ));
+    untaken.extend(check(
         "version_transition",
         machine::version_transition::STEPS,
         machine::version_transition::next,

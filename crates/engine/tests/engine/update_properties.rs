@@ -342,6 +342,7 @@ impl Life {
             request_id: self.name("reset"),
             without_signals: self.random.once_in(4),
             without_updates,
+            without_operations: false,
             options: Vec::new(),
         };
         let what = format!("reset to {to} without updates={without_updates}");

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use segno_engine::{limits::SCRIPT_EVENTS_KEPT, update::UpdateLimits};
+use segno_engine::{
+    limits::{Limits, SCRIPT_EVENTS_KEPT},
+    update::UpdateLimits,
+};
 
 /// The prefix of the server's own names.
 const OURS: &str = "segno.";
@@ -18,8 +21,21 @@ const CALL_BYTES: &str = "segno.limit.bytes-per-second";
 const POLLERS: &str = "segno.limit.pollers";
 const OPEN_RUNS: &str = "segno.limit.open-workflows";
 const STARTS: &str = "segno.limit.starts-per-second";
-const KNOWN: [&str; 11] =
-    [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT, CALLS, CALL_BYTES, POLLERS, OPEN_RUNS, STARTS];
+const OPERATIONS: &str = "segno.nexus.pending-operations-max";
+const KNOWN: [&str; 12] = [
+    IN_FLIGHT,
+    IN_FLIGHT_BYTES,
+    TOTAL,
+    STEPS,
+    STATE_BYTES,
+    EVENTS_KEPT,
+    CALLS,
+    CALL_BYTES,
+    POLLERS,
+    OPEN_RUNS,
+    STARTS,
+    OPERATIONS,
+];
 
 /// The defaults of the language. A test of `segno-scripts` compares them.
 const STEPS_DEFAULT: u64 = 5_000_000;
@@ -40,6 +56,8 @@ pub struct Settings {
     pub flows: FlowLimits,
     /// Limits of calls.
     pub calls: CallLimits,
+    /// Nexus operations of a workflow that have not ended; zero is no limit, nothing is the server's.
+    pub operations: Option<usize>,
 }
 
 /// How much may be asked of a namespace; zero is no limit.
@@ -93,6 +111,7 @@ impl Settings {
                 continue;
             }
             let limit = match name.as_str() {
+                OPERATIONS => settings.operations.insert(0),
                 IN_FLIGHT => &mut settings.updates.in_flight,
                 IN_FLIGHT_BYTES => &mut settings.updates.in_flight_bytes,
                 TOTAL => &mut settings.updates.total,
@@ -108,6 +127,16 @@ impl Settings {
                 .map_err(|_| format!("{name} must be a whole number, 0 for no limit, or empty for the default."))?;
         }
         Ok(settings)
+    }
+
+    /// The limits of a run of the namespace.
+    pub fn limits(&self, of_server: Limits) -> Limits {
+        let pending_operations = match self.operations {
+            None => of_server.pending_operations,
+            Some(0) => usize::MAX,
+            Some(most) => most,
+        };
+        Limits { pending_operations, ..of_server }
     }
 }
 
@@ -129,6 +158,15 @@ mod tests {
         let set = read(&[(IN_FLIGHT, "7"), (IN_FLIGHT_BYTES, "1000"), (TOTAL, "")]).expect("they are right");
         let total = UpdateLimits::default().total;
         assert_eq!(set.updates, UpdateLimits { in_flight: 7, in_flight_bytes: 1000, total });
+    }
+
+    #[test]
+    fn operations_have_the_limit_of_the_server_unless_the_namespace_has_one() {
+        let of_server = Limits { pending_operations: 30, ..Default::default() };
+        for (value, most) in [("", 30), ("7", 7), ("0", usize::MAX)] {
+            let set = read(&[(OPERATIONS, value)]).expect("it is right");
+            assert_eq!(set.limits(of_server).pending_operations, most, "{value:?}");
+        }
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl Runs {
             Some(Content::EndScheduled(end)) => {
                 self.notify(message, key, &message.sender_namespace, &end.execution.workflow_id).await
             }
+            Some(Content::Callback(due)) => self.call_back(message, due, key).await,
             None => self.drop_message(message, key).await,
         }
     }
@@ -144,6 +145,7 @@ impl Runs {
             Some(Content::StartScheduled(start)) => self.start_as_scheduled(message, start).await,
             Some(Content::ScheduledClosed(closed)) => self.scheduled_closed(receiver, closed, delivered).await,
             Some(Content::EndScheduled(end)) => self.end_scheduled(receiver, message, end, key, delivered).await,
+            Some(Content::Callback(due)) => self.operation_ended(receiver, due).await,
             None => Ok(DeliveryResult::Done),
         }
     }
@@ -159,6 +161,9 @@ impl Runs {
             Content::StartScheduled(start) => return self.scheduled_workflow(message, start).ok().flatten(),
             Content::ScheduledClosed(closed) => (&closed.by.namespace, &closed.by.execution.workflow_id),
             Content::EndScheduled(end) => (&message.sender_namespace, &end.execution.workflow_id),
+            Content::Callback(due) => {
+                return self.caller_of(&due.report.as_ref()?.callback).map(|(caller, _)| caller);
+            }
         };
         self.key_of(namespace, workflow_id).map(|(_, key)| key)
     }

@@ -7,6 +7,7 @@
 //! delay their messages or their calls. [`deliver`] has the kinds of messages.
 
 mod attempts;
+mod callbacks;
 mod deliver;
 mod queue;
 mod scheduled;

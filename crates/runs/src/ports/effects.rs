@@ -15,6 +15,12 @@ pub trait Effects: Send + Sync + 'static {
     /// Offers a pending activity.
     fn offer_activity(&self, run: &Run, scheduled_event_id: i64);
 
+    /// Offers the open request of a Nexus operation.
+    fn offer_nexus_request(&self, run: &Run, scheduled_event_id: i64);
+
+    /// The handlers of an endpoint are elsewhere now, or gone: requests that wait for them are offered anew.
+    fn endpoint_moved(self: Arc<Self>, endpoint_id: &str);
+
     /// Tells the worker of an attempt to stop.
     fn stop_activity(&self, run: &Run, stop: ActivityStop);
 

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use prost_types::Timestamp;
 use segno_engine::{
     Run, activity, builds,
-    callbacks::{self, Delivery},
     state::{self as engine, Activity, RunState, WorkflowTask},
 };
 use segno_node::Namespace;
@@ -14,18 +13,13 @@ use segno_proto::{
     activity::ActivityOptions,
     common::{ActivityType, Memo, SearchAttributes, WorkflowType},
     deployment::WorkerDeploymentVersion,
-    enums::{
-        CallbackState, EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind, VersioningBehavior,
-    },
-    failure::{ApplicationFailureInfo, Failure, failure::FailureInfo},
+    enums::{EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind, VersioningBehavior},
     nanos_duration, nanos_timestamp,
     taskqueue::TaskQueue,
     workflow::{
-        CallbackInfo, DeploymentVersionTransition, PendingActivityInfo, PendingChildExecutionInfo,
-        PendingWorkflowTaskInfo, RequestIdInfo, ResetPoints, VersioningOverride, WorkflowExecutionConfig,
-        WorkflowExecutionExtendedInfo, WorkflowExecutionInfo, WorkflowExecutionPauseInfo,
-        WorkflowExecutionVersioningInfo,
-        callback_info::{Trigger, WorkflowClosed, trigger},
+        DeploymentVersionTransition, PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo,
+        RequestIdInfo, ResetPoints, VersioningOverride, WorkflowExecutionConfig, WorkflowExecutionExtendedInfo,
+        WorkflowExecutionInfo, WorkflowExecutionPauseInfo, WorkflowExecutionVersioningInfo,
         pending_activity_info::{
             PauseInfo,
             pause_info::{Manual, PausedBy, Rule},
@@ -36,7 +30,11 @@ use segno_proto::{
 };
 use tonic::Status;
 
-use super::{Workflows, failed, key_of, refused};
+use super::{
+    Workflows, failed, key_of,
+    nexus::describe::{callbacks_of, operations_of},
+    refused,
+};
 use crate::validate;
 
 /// No version, as older clients read it.
@@ -77,42 +75,10 @@ impl Workflows {
                 .collect(),
             pending_workflow_task: run.state().task.as_ref().map(pending_task),
             workflow_extended_info: Some(extended(&run)),
+            pending_nexus_operations: operations_of(&run, now),
             callbacks: callbacks_of(&run),
-            ..Default::default()
         })
     }
-}
-
-/// The completion callbacks of a run.
-fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
-    let delivery = callbacks::delivery(run);
-    let told = |registered: callbacks::RunCallback| {
-        let standby = CallbackInfo {
-            trigger: Some(Trigger { variant: Some(trigger::Variant::WorkflowClosed(WorkflowClosed {})) }),
-            registration_time: time(registered.since),
-            state: CallbackState::Standby as i32,
-            ..Default::default()
-        };
-        let info = match delivery {
-            Delivery::Standby => standby,
-            Delivery::Failed(at) => CallbackInfo {
-                state: CallbackState::Failed as i32,
-                attempt: 1,
-                last_attempt_complete_time: time(at),
-                last_attempt_failure: Some(Failure {
-                    message: callbacks::refusal(&registered.callback, &run.info.run_id),
-                    failure_info: Some(FailureInfo::ApplicationFailureInfo(ApplicationFailureInfo {
-                        non_retryable: true,
-                        ..Default::default()
-                    })),
-                    ..Default::default()
-                }),
-                ..standby
-            },
-        };
-        CallbackInfo { callback: Some(registered.callback), ..info }
-    };
-    callbacks::of(run).into_iter().map(told).collect()
 }
 
 /// A time on the wire; none if there is none.

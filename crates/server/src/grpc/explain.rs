@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::Run;
 use segno_node::{
-    LaneService, LeaseView, MemberQueue, Namespace, Node, QueueKey, QueueKind, QueueService, QueueType, WorkflowKey,
-    named_version, route_of,
+    EndpointTarget, LaneService, LeaseView, MemberQueue, Namespace, NamespaceName, Node, QueueKey, QueueKind,
+    QueueService, QueueType, TaskRoute, WorkflowKey, named_version, route_of,
 };
 use segno_proto::{
     nanos_timestamp,
@@ -20,7 +20,9 @@ use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed};
 use crate::calls::Handlers;
-use crate::why::{self, LaneSnapshot, QueueSnapshot, RunSnapshot, ScriptSnapshot, TargetCause, TaskTarget};
+use crate::why::{
+    self, EndpointSnapshot, LaneSnapshot, QueueSnapshot, RunSnapshot, ScriptSnapshot, TargetCause, TaskTarget,
+};
 
 /// Segno's WorkflowService.
 #[derive(Clone)]
@@ -61,6 +63,7 @@ impl WorkflowExplanations {
             now: self.node.runs.clock_now(),
             workflow_queue,
             activity_queues,
+            endpoints: self.endpoints(handlers, run).await?,
             workers: leases.into_iter().map(|lease| (lease.worker.clone(), lease)).collect(),
             script,
             close_event,
@@ -107,6 +110,36 @@ impl WorkflowExplanations {
         Ok((workflow, activities))
     }
 
+    /// The endpoints of pending Nexus operations, by their ids.
+    async fn endpoints(
+        &self,
+        handlers: &Arc<Handlers>,
+        run: &Run,
+    ) -> Result<BTreeMap<String, EndpointSnapshot>, Status> {
+        let mut endpoints = BTreeMap::new();
+        for operation in run.state().operations.values() {
+            let id = &operation.endpoint_id;
+            let Some(endpoint) = self.node.runs.endpoints.find(id, &operation.endpoint) else { continue };
+            if endpoints.contains_key(id) {
+                continue;
+            }
+            let target = match &endpoint.target {
+                Some(EndpointTarget::Worker(target)) => {
+                    let id = NamespaceName::Id(target.namespace_id.clone());
+                    let Some(namespace) = self.node.runs.namespaces.find(&id) else { continue };
+                    let leases = self.node.workers.leases_of(namespace.key);
+                    let key = (target.queue.as_str(), QueueKind::Nexus);
+                    let seen = self.queue(handlers, &namespace, run, key, &leases).await?;
+                    EndpointSnapshot::Queue { namespace: namespace.name.clone(), queue: target.queue.clone(), seen }
+                }
+                Some(EndpointTarget::External(url)) => EndpointSnapshot::Url(url.clone()),
+                None => continue,
+            };
+            endpoints.insert(id.clone(), target);
+        }
+        Ok(endpoints)
+    }
+
     /// A queue in which a task of a run waits, as its home knows it.
     async fn queue(
         &self,
@@ -120,6 +153,7 @@ impl WorkflowExplanations {
         let told = handlers.make(&request).await?;
         let side = match kind {
             QueueKind::Workflow => told.workflow,
+            QueueKind::Nexus => told.nexus,
             _ => told.activity,
         };
         let side = side.unwrap_or_default();
@@ -143,13 +177,17 @@ impl WorkflowExplanations {
     /// The version whose workers get a task of a run; `None` if versions do not use the queue.
     fn target(&self, run: &Run, key: &QueueKey, lanes: Vec<QueueLane>) -> Option<TaskTarget> {
         let lanes: Vec<_> = lanes.into_iter().map(lane_snapshot).collect();
-        let route = route_of(run);
+        let route = if key.kind == QueueKind::Nexus { TaskRoute::default() } else { route_of(run) };
         let version = self.node.matching.version_for(key, &route);
         if version.is_none() && lanes.iter().all(|lane| lane.version.is_none()) {
             return None;
         }
         let deployments = &self.node.runs.deployments;
-        let kind = if key.kind == QueueKind::Workflow { QueueType::Workflow } else { QueueType::Activity };
+        let kind = match key.kind {
+            QueueKind::Workflow => QueueType::Workflow,
+            QueueKind::Nexus => QueueType::Nexus,
+            _ => QueueType::Activity,
+        };
         let routing = deployments.routing(key.namespace, &MemberQueue { name: key.name.clone(), kind });
         let ramp = routing.and_then(|routing| routing.ramp.clone()).filter(|ramp| ramp.target.version == version);
         let cause = match ramp {
@@ -184,8 +222,11 @@ impl WorkflowExplanations {
                 lanes: self.node.matching.lanes(&key).into_iter().map(queue_lane).collect(),
             })
         };
-        let (workflow, activity) = (side(QueueKind::Workflow), side(QueueKind::Activity));
-        Ok(Response::new(DescribeQueueResponse { workflow, activity }))
+        Ok(Response::new(DescribeQueueResponse {
+            workflow: side(QueueKind::Workflow),
+            activity: side(QueueKind::Activity),
+            nexus: side(QueueKind::Nexus),
+        }))
     }
 }
 

@@ -155,6 +155,12 @@ impl Operator {
         if name == NamespaceName::Name(validate::namespace::SYSTEM_NAMESPACE.to_owned()) {
             return Err(Status::failed_precondition("unable to delete system namespace"));
         }
+        let named = self.node.runs.namespaces.find(&name);
+        let endpoint = named.and_then(|namespace| self.node.runs.endpoints.of_namespace(&namespace.detail.id));
+        if let Some(endpoint) = endpoint {
+            let text = format!("cannot delete a namespace that is a target of a Nexus endpoint {}", endpoint.name);
+            return Err(Status::failed_precondition(text));
+        }
         let deleted_namespace = self.node.namespaces.delete(name, delay).await.map_err(failed)?;
         Ok(DeleteNamespaceResponse { deleted_namespace })
     }

@@ -202,7 +202,7 @@ fn key_of(namespace: &Namespace, kind: i32, queue: &TaskQueue) -> Option<QueueKe
         }
         TaskQueueType::Unspecified | TaskQueueType::Workflow => QueueKind::Workflow,
         TaskQueueType::Activity => QueueKind::Activity,
-        TaskQueueType::Nexus => return None,
+        TaskQueueType::Nexus => QueueKind::Nexus,
     };
     Some(QueueKey { namespace: namespace.key, kind, name: queue.name.clone() })
 }

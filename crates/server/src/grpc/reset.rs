@@ -26,6 +26,7 @@ impl Workflows {
         let call = Reset {
             finish_event_id: request.workflow_task_finish_event_id,
             without_signals: wanted == ResetReapplyType::None || unwanted(ResetReapplyExcludeType::Signal),
+            without_operations: unwanted(ResetReapplyExcludeType::Nexus),
             without_updates: matches!(wanted, ResetReapplyType::None | ResetReapplyType::Signal)
                 || unwanted(ResetReapplyExcludeType::Update),
             reason: request.reason,

@@ -10,13 +10,14 @@ use prost::Message;
 use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
 use segno_node::{
     ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, ForwardedCall,
-    ForwardedReply, Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
+    ForwardedReply, NexusTaskToken, Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use segno_proto::{
     Rpc,
     worker::WorkerHeartbeat,
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
+use segno_store::NamespaceKey;
 use tokio::time::Instant;
 use tonic::{Code, Extensions, Request, Response, Status};
 
@@ -52,6 +53,8 @@ pub(crate) enum Route {
     Activity(String, String),
     /// A task, by namespace and token.
     Token(String, Bytes),
+    /// A request to the handler of a Nexus operation, by the handler's namespace and token.
+    NexusTask(String, Bytes),
     /// A query, by its token.
     Query(Bytes),
     /// A queue or a worker, by namespace and name.
@@ -139,6 +142,13 @@ fn place_of(node: &Node, route: &Route) -> Place {
             // A failed workflow task that was a query.
             None => query_node(node, namespace, token).map_or(Place::Here, |asker| node.runs.node_place(asker)),
         },
+        Route::NexusTask(namespace, token) => {
+            let namespace = node.runs.namespaces.get(namespace);
+            let token = namespace.and_then(|namespace| NexusTaskToken::open(token, &namespace.token_key).ok());
+            token.map_or(Place::Here, |token| {
+                node.runs.place(&WorkflowKey::new(NamespaceKey(token.namespace), &token.workflow_id))
+            })
+        }
         Route::Query(token) => {
             let body = token.len().checked_sub(MAC_BYTES).map(|length| &token[..length]);
             let asker = body.and_then(|body| QueryToken::decode(body).ok()).map_or(0, |token| token.node);

@@ -60,7 +60,8 @@ impl Workflows {
                 // Workers then say which build they are, which is kept; it does not decide who gets a task.
                 build_id_based_versioning: true,
                 supports_schedules: true,
-                // Nexus is not built yet.
+                nexus: true,
+                // Temporal starts and stops workers of some clouds; Segno does not.
                 ..Default::default()
             }),
         }

@@ -37,7 +37,7 @@ impl Workflows {
         self.node.workers.dismiss_worker(namespace.key, worker, queue, sticky);
         if !worker.is_empty() && !request.task_queue.is_empty() {
             let kinds: &[QueueKind] = match &request.task_queue_types[..] {
-                [] => &[QueueKind::Workflow, QueueKind::Activity, QueueKind::WorkerCommand],
+                [] => &[QueueKind::Workflow, QueueKind::Activity, QueueKind::Nexus, QueueKind::WorkerCommand],
                 named => &named.iter().filter_map(|kind| queue_kind(*kind)).collect::<Vec<_>>(),
             };
             let poller = (request.identity.as_str(), worker.as_str());
@@ -111,7 +111,7 @@ fn queue_kind(kind: i32) -> Option<QueueKind> {
     match TaskQueueType::try_from(kind).ok()? {
         TaskQueueType::Workflow => Some(QueueKind::Workflow),
         TaskQueueType::Activity => Some(QueueKind::Activity),
-        TaskQueueType::Nexus => Some(QueueKind::WorkerCommand),
+        TaskQueueType::Nexus => Some(QueueKind::Nexus),
         TaskQueueType::Unspecified => None,
     }
 }

@@ -63,6 +63,12 @@ pub(crate) fn text(node: &Node) -> String {
         ["namespace", "queue", "type"],
         &labelled.activity_tasks_by_queue,
     );
+    text.family(
+        "nexus_requests_by_endpoint_total",
+        "Requests of Nexus operations handed to workers, by the namespace of the caller, and endpoint.",
+        ["namespace", "endpoint"],
+        &labelled.nexus_requests_by_endpoint,
+    );
     queues(&mut text, &node.dispatch.queue_gauges(QUEUES_MAX));
     versions(&mut text, &node.dispatch.version_gauges(VERSIONS_MAX));
     if let Some(sizes) = node.runs.file_sizes() {

@@ -116,7 +116,9 @@ fn url(url: &str) -> Result<(), RequestError> {
     if url == callbacks::SYSTEM || url == callbacks::INTERNAL {
         return Ok(());
     }
-    parsed(url)?;
+    if let Some(why) = url_error(url) {
+        return Err(RequestError::invalid(format!("invalid callback url: {why}")));
+    }
     let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(RequestError::invalid(format!("invalid url: unknown scheme: {url}")));
@@ -131,8 +133,8 @@ fn url(url: &str) -> Result<(), RequestError> {
 }
 
 /// Go's error for texts that are no addresses: escapes without a meaning, and characters that no host has.
-fn parsed(url: &str) -> Result<(), RequestError> {
-    let unreadable = |why: String| Err(RequestError::invalid(format!("invalid callback url: parse {url:?}: {why}")));
+pub fn url_error(url: &str) -> Option<String> {
+    let unreadable = |why: String| Some(format!("parse {url:?}: {why}"));
     if url.bytes().any(|byte| byte.is_ascii_control()) {
         return unreadable("net/url: invalid control character in URL".to_owned());
     }
@@ -143,10 +145,8 @@ fn parsed(url: &str) -> Result<(), RequestError> {
         }
     }
     let host = url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    match host.chars().find(|letter| matches!(letter, ' ' | '"' | '<' | '>' | '^' | '`' | '{' | '|' | '}' | '\\')) {
-        Some(odd) => unreadable(format!("invalid character {:?} in host name", odd.to_string())),
-        None => Ok(()),
-    }
+    let odd = host.chars().find(|letter| matches!(letter, ' ' | '"' | '<' | '>' | '^' | '`' | '{' | '|' | '}' | '\\'));
+    odd.and_then(|odd| unreadable(format!("invalid character {:?} in host name", odd.to_string())))
 }
 
 /// Drops links that a Nexus callback of the same request carries as well.

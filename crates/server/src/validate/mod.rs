@@ -7,6 +7,7 @@
 pub mod activity;
 pub mod activity_operations;
 pub mod batch;
+pub mod endpoint;
 pub mod links;
 pub mod multi_operation;
 pub mod namespace;

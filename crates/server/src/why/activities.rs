@@ -84,6 +84,7 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
             what: &what,
             kind: "activity task",
             queue: &activity.queue,
+            namespace: None,
             workflow_id: &seen.run.info.workflow_id,
             since: activity.scheduled_time,
         },

@@ -9,6 +9,7 @@
 mod activities;
 mod closed;
 mod failure;
+mod operations;
 mod pending;
 mod queue;
 mod script;
@@ -25,6 +26,7 @@ use segno_node::{LeaseView, QueueService};
 use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::Reason};
 
 pub(crate) use failure::last_task_failure;
+pub(crate) use operations::EndpointSnapshot;
 pub(crate) use script::ScriptSnapshot;
 pub(crate) use versions::{LaneSnapshot, TargetCause, TaskTarget};
 
@@ -54,6 +56,8 @@ pub(crate) struct RunSnapshot<'a> {
     pub(crate) workflow_queue: QueueSnapshot,
     /// The queues of pending activities.
     pub(crate) activity_queues: BTreeMap<String, QueueSnapshot>,
+    /// Endpoints of pending Nexus operations, by their ids; one that is not here does not exist.
+    pub(crate) endpoints: BTreeMap<String, EndpointSnapshot>,
     /// Workers that hold tasks of the run, by their instance keys.
     pub(crate) workers: BTreeMap<String, LeaseView>,
     /// Where a script stands, if the run is one and its state can be read.
@@ -83,6 +87,7 @@ pub(crate) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     task::add(seen, &mut found);
     let waits_for_task = !found.is_empty();
     activities::add(seen, &mut found);
+    operations::add(seen, &mut found);
     pending::add(seen, &mut found);
     script::add(seen, &mut found);
     if found.is_empty() || (!waits_for_task && found.iter().all(|reason| reason.kind == "CANCEL_REQUESTED")) {

@@ -16,6 +16,8 @@ pub(super) struct WaitingTask<'a> {
     pub(super) kind: &'a str,
     /// The queue.
     pub(super) queue: &'a str,
+    /// The namespace of the queue, if it may be another one than that of the workflow.
+    pub(super) namespace: Option<&'a str>,
     /// Its workflow.
     pub(super) workflow_id: &'a str,
     /// Since when it waits.
@@ -25,7 +27,10 @@ pub(super) struct WaitingTask<'a> {
 /// Why a task that waits is not taken.
 pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) -> Reason {
     let WaitingTask { what, kind, queue, since, .. } = *task;
-    let name = words::quoted(queue);
+    let mut name = words::quoted(queue);
+    if let Some(namespace) = task.namespace {
+        name = format!("{name} of namespace {}", words::quoted(namespace));
+    }
     let waits = format!("{what} waits {}", words::since(since, now));
     let base = |kind, text| Reason { since: time(since), ..reason(kind, text) };
     if let Some(target) = &seen.target

@@ -167,6 +167,6 @@ fn scheduled(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
         return Reason { since: time(since), until: time(until), ..reason("STICKY", text) };
     }
     let workflow_id = &seen.run.info.workflow_id;
-    let waiting = WaitingTask { what, kind: "workflow task", queue: &task.queue, workflow_id, since };
+    let waiting = WaitingTask { what, kind: "workflow task", queue: &task.queue, namespace: None, workflow_id, since };
     queue::waiting(&waiting, &seen.workflow_queue, seen.now)
 }

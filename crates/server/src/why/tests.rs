@@ -7,7 +7,7 @@ use segno_engine::{
     schedule::state::ScheduleRun,
     state::{
         Activity, Child, External, PauseInfo, ReportedFailure, RunInfo, RunState, Script, ScriptWakeSet, TaskKind,
-        Timer, UpdateRecord, WorkflowTask,
+        Timer, UpdateRecord, WorkflowTask, nexus::Operation,
     },
 };
 use segno_proto::{
@@ -54,6 +54,7 @@ fn seen(run: &Run) -> RunSnapshot<'_> {
         now: NOW,
         workflow_queue: QueueSnapshot::default(),
         activity_queues: BTreeMap::new(),
+        endpoints: BTreeMap::new(),
         workers: BTreeMap::new(),
         script: None,
         close_event: None,
@@ -659,4 +660,75 @@ fn spans_have_two_units() {
     ] {
         assert_eq!(words::span(nanos), text);
     }
+}
+
+/// An operation that was scheduled 30 seconds ago.
+fn operation() -> Operation {
+    Operation {
+        scheduled_event_id: 5,
+        endpoint: "payments".into(),
+        endpoint_id: "e1".into(),
+        service: "pay".into(),
+        operation: "charge".into(),
+        scheduled_time: NOW - 30 * SECOND,
+        ..Default::default()
+    }
+}
+
+fn with_operation(change: impl FnOnce(&mut Operation)) -> Run {
+    run(|_, state| {
+        let mut operation = operation();
+        change(&mut operation);
+        state.operations.insert(5, operation.into());
+    })
+}
+
+fn endpoint() -> BTreeMap<String, EndpointSnapshot> {
+    let target = EndpointSnapshot::Queue {
+        namespace: "finance".to_owned(),
+        queue: "handlers".to_owned(),
+        seen: QueueSnapshot::default(),
+    };
+    BTreeMap::from([("e1".to_owned(), target)])
+}
+
+#[test]
+fn an_operation_without_a_worker_names_endpoint_queue_and_namespace() {
+    let run = with_operation(|_| {});
+    let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&run) });
+    assert_eq!(reason.kind, "NO_POLLER");
+    assert_eq!(
+        reason.text,
+        "Nexus operation pay.charge of endpoint \"payments\" waits since 2001-09-09T01:46:10Z (for 30 s): nobody polls task \
+         queue \"handlers\" of namespace \"finance\" for Nexus tasks (nobody has since the server started)."
+    );
+    let reason = only(&seen(&run));
+    assert_eq!(reason.kind, "NO_ENDPOINT");
+}
+
+#[test]
+fn an_operation_at_a_worker_failing_and_started() {
+    let held = with_operation(|operation| operation.start.taken_time = NOW - 5 * SECOND);
+    let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&held) });
+    assert_eq!(reason.kind, "OPERATION_STARTING");
+    let failing = with_operation(|operation| {
+        operation.start.attempts = 2;
+        operation.start.last_attempt_end = NOW - SECOND;
+        operation.start.due_time = NOW + 3 * SECOND;
+    });
+    let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&failing) });
+    assert_eq!(
+        (reason.kind.as_str(), reason.text.as_str()),
+        (
+            "OPERATION_FAILING",
+            "Nexus operation pay.charge of endpoint \"payments\" failed 2 times; it is tried again in 3 s."
+        )
+    );
+    let started = with_operation(|operation| operation.started_time = NOW - 20 * SECOND);
+    let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&started) });
+    assert_eq!(
+        reason.text,
+        "Nexus operation pay.charge of endpoint \"payments\" was started by its handler, and is open since \
+         2001-09-09T01:46:20Z (for 20 s)."
+    );
 }

@@ -187,6 +187,7 @@ mod tests {
             what: "The workflow task",
             kind: "workflow task",
             queue: "orders",
+            namespace: None,
             workflow_id: "order-7",
             since: NOW - 30 * SECOND,
         };

@@ -70,6 +70,7 @@ pub fn cases(quick: bool) -> Vec<Case> {
         usual(Workload::UpdateRejected, 20_000, 2_000),
         usual(Workload::UpdateAccepted, 20_000, 2_000),
         usual(Workload::Children, 10_000, 500),
+        usual(Workload::Operation, 10_000, 500),
         usual(Workload::StartOnly, 20_000, 1_000),
         usual(Workload::Payload1K, 10_000, 1_000),
         usual(Workload::Payload256K, 500, 100),

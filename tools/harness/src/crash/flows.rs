@@ -43,6 +43,8 @@ pub struct Shared {
     pub scripts: Option<Scripts>,
     /// Whether the server lets callers wait until an update is admitted. Temporal's does not.
     pub admits_durably: bool,
+    /// Whether there is an endpoint for Nexus operations.
+    pub has_endpoint: Cell<bool>,
 }
 
 /// Whether a failed call may be repeated: its outcome is unknown, or the server asked for patience.
@@ -94,7 +96,7 @@ pub async fn run(shared: Rc<Shared>, mut client: Client) {
     while !shared.stopping.get() {
         let index = shared.next.replace(shared.next.get() + 1);
         let id = format!("{}-{index}", shared.prefix);
-        let outcome = match index % 14 {
+        let outcome = match index % 16 {
             0..=3 => plain(&shared, &mut client, Kind::Activity, &id, "").await,
             4 | 5 => signalled(&shared, &mut client, &id).await,
             6 | 7 => plain(&shared, &mut client, Kind::Timer, &id, &(20 + index % 250).to_string()).await,
@@ -104,6 +106,10 @@ pub async fn run(shared: Rc<Shared>, mut client: Client) {
                 Ok(false) => plain(&shared, &mut client, Kind::Activity, &id, "").await,
                 outcome => outcome.map(|_| ()),
             },
+            14 | 15 => {
+                let kind = if shared.has_endpoint.get() { Kind::Operation } else { Kind::Activity };
+                plain(&shared, &mut client, kind, &id, "").await
+            }
             at => updated(&shared, &mut client, &id, at == 10).await,
         };
         if let Err(broken) = outcome {

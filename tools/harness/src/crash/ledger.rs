@@ -28,6 +28,8 @@ pub enum Kind {
     Sender,
     /// Waits for one signal of a workflow and one of a client.
     Receiver,
+    /// Calls a Nexus operation that is a workflow of kind `Activity`, and returns its result.
+    Operation,
     /// Takes updates of a client until it signals; see `updates.rs`.
     Updates,
     /// A script: a task, two signals of a client with a timer between them; see `scripts.rs`.
@@ -36,13 +38,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Activity,
         Self::Signals,
         Self::Timer,
         Self::Parent,
         Self::Sender,
         Self::Receiver,
+        Self::Operation,
         Self::Updates,
         Self::Script,
     ];
@@ -56,6 +59,7 @@ impl Kind {
             Self::Parent => "parent",
             Self::Sender => "sender",
             Self::Receiver => "receiver",
+            Self::Operation => "operation",
             Self::Updates => "updates",
             Self::Script => "script",
         }
@@ -73,6 +77,7 @@ impl Kind {
             Self::Signals => "s0,s1,s2".to_owned(),
             Self::Timer => "slept".to_owned(),
             Self::Parent => Self::Activity.result(&child_id(workflow_id)),
+            Self::Operation => Self::Activity.result(&handler_id(workflow_id)),
             Self::Sender => "sent".to_owned(),
             Self::Receiver => "cross,finish".to_owned(),
             Self::Updates => updates::result(),
@@ -84,6 +89,11 @@ impl Kind {
 /// The id of a parent's child.
 pub fn child_id(parent_id: &str) -> String {
     format!("{parent_id}-child")
+}
+
+/// The id of the workflow behind a caller's operation.
+pub fn handler_id(caller_id: &str) -> String {
+    format!("{caller_id}-handler")
 }
 
 /// The id of the receiver that a sender signals.

@@ -8,6 +8,7 @@ mod batches;
 mod documents;
 pub mod flows;
 pub mod ledger;
+pub mod operations;
 mod power;
 mod schedules;
 pub mod scripts;
@@ -144,6 +145,7 @@ fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result
             Kind::Temporal => None,
         },
         admits_durably: options.plan.kind == Kind::Segno,
+        has_endpoint: Cell::new(false),
     });
     let shim = is_power.then(|| Shim::build(&options.plan.data)).transpose()?;
     let random = Random::new(options.seed ^ salt << 32 ^ u64::from(is_power));
@@ -179,15 +181,17 @@ impl Campaign<'_> {
         let mut workers = JoinSet::new();
         let mut flows = JoinSet::new();
         for _ in 0..8 {
-            // Two pollers on each connection.
+            // Three pollers on each connection.
             let worker = client()?;
             workers.spawn_local(worker::poll_workflow_tasks(self.shared.clone(), worker.clone()));
-            workers.spawn_local(worker::poll_activities(self.shared.clone(), worker));
+            workers.spawn_local(worker::poll_activities(self.shared.clone(), worker.clone()));
+            workers.spawn_local(operations::poll(self.shared.clone(), worker));
         }
         for _ in 0..self.options.clients {
             flows.spawn_local(flows::run(self.shared.clone(), client()?));
         }
         if self.options.plan.kind == Kind::Segno {
+            flows.spawn_local(operations::prepare(self.shared.clone(), wire::operator(self.options.plan.port)?));
             for name in ["schedule-a", "schedule-b", "schedule-c", "schedule-d"] {
                 flows.spawn_local(schedules::run(self.shared.clone(), client()?, name));
             }

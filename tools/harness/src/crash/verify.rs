@@ -124,6 +124,9 @@ fn check_shape(events: &[HistoryEvent], broken: &mut Vec<String>) {
     let mut ended: BTreeMap<(&str, i64), usize> = BTreeMap::new();
     for event in events {
         if let Some(end) = end_of(event) {
+            if end.0 == "operation start" && ended.contains_key(&("operation end", end.1)) {
+                broken.push(format!("the operation of event {} was started after its end", end.1));
+            }
             *ended.entry(end).or_default() += 1;
         }
         if let Some(Attributes::TimerFiredEventAttributes(fired)) = &event.attributes {
@@ -146,6 +149,9 @@ fn end_of(event: &HistoryEvent) -> Option<(&'static str, i64)> {
         Attributes::WorkflowTaskTimedOutEventAttributes(it) => ("workflow task end", it.scheduled_event_id),
         Attributes::ChildWorkflowExecutionStartedEventAttributes(it) => ("child start", it.initiated_event_id),
         Attributes::ChildWorkflowExecutionCompletedEventAttributes(it) => ("child end", it.initiated_event_id),
+        Attributes::NexusOperationStartedEventAttributes(it) => ("operation start", it.scheduled_event_id),
+        Attributes::NexusOperationCompletedEventAttributes(it) => ("operation end", it.scheduled_event_id),
+        Attributes::NexusOperationFailedEventAttributes(it) => ("operation end", it.scheduled_event_id),
         Attributes::ExternalWorkflowExecutionSignaledEventAttributes(it) => ("signal sent", it.initiated_event_id),
         _ => return None,
     })
@@ -207,6 +213,7 @@ impl<'a> HistoryIndex<'a> {
                 Attributes::SignalExternalWorkflowExecutionInitiatedEventAttributes(it) => {
                     it.workflow_task_completed_event_id
                 }
+                Attributes::NexusOperationScheduledEventAttributes(it) => it.workflow_task_completed_event_id,
                 Attributes::WorkflowExecutionCompletedEventAttributes(it) => it.workflow_task_completed_event_id,
                 // These do not name their workflow task, but only one makes them.
                 Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(_)
@@ -224,7 +231,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use segno_proto::events::{
-        ActivityTaskCompletedEventAttributes, WorkflowExecutionSignaledEventAttributes,
+        ActivityTaskCompletedEventAttributes, NexusOperationCompletedEventAttributes,
+        NexusOperationStartedEventAttributes, WorkflowExecutionSignaledEventAttributes,
         WorkflowExecutionStartedEventAttributes, WorkflowTaskCompletedEventAttributes,
     };
 
@@ -281,6 +289,25 @@ mod tests {
             // A completed workflow task is in history at once; signals and activities may be waiting for the end of one.
             assert_eq!(losses(false), usize::from(lost == 1), "without event {}", lost + 1);
         }
+    }
+
+    #[test]
+    fn an_operation_starts_once_and_ends_once_after_that() {
+        let started = NexusOperationStartedEventAttributes { scheduled_event_id: 5, ..Default::default() };
+        let started = Attributes::NexusOperationStartedEventAttributes(started);
+        let done = NexusOperationCompletedEventAttributes { scheduled_event_id: 5, ..Default::default() };
+        let done = Attributes::NexusOperationCompletedEventAttributes(done);
+        let breaches = |rest: &[&Attributes]| {
+            let more = rest.iter().map(|attributes| Some((*attributes).clone()));
+            let more = more.map(|attributes| HistoryEvent { attributes, ..Default::default() });
+            let mut events: Vec<_> = events().into_iter().chain(more).collect();
+            (1..).zip(&mut events).for_each(|(id, event)| event.event_id = id);
+            check("w", &facts(), &events, false).len()
+        };
+        assert_eq!((breaches(&[&started, &done]), breaches(&[&done])), (0, 0));
+        assert_eq!(breaches(&[&started, &started, &done]), 1);
+        assert_eq!(breaches(&[&started, &done, &done]), 1);
+        assert_eq!(breaches(&[&done, &started]), 1);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use tonic::Code;
 use super::{
     flows::{QUEUE, Shared, insist, insist_briefly, is_transient},
     ledger::{Answer, Breach, Kind, child_id},
-    updates,
+    operations, updates,
 };
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_PAUSE, POLL_TIMEOUT, request};
 
@@ -113,6 +113,7 @@ fn decide(kind: Kind, id: &str, events: &[HistoryEvent]) -> Vec<Command> {
                     | Attributes::TimerStartedEventAttributes(_)
                     | Attributes::StartChildWorkflowExecutionInitiatedEventAttributes(_)
                     | Attributes::SignalExternalWorkflowExecutionInitiatedEventAttributes(_)
+                    | Attributes::NexusOperationScheduledEventAttributes(_)
             )
         )
     });
@@ -133,6 +134,7 @@ fn decide(kind: Kind, id: &str, events: &[HistoryEvent]) -> Vec<Command> {
         (None, Kind::Activity) => vec![wire::schedule_activity(QUEUE, &kind.result(id), START_TO_CLOSE)],
         (None, Kind::Timer) => vec![start_timer(input.parse().unwrap_or(100))],
         (None, Kind::Parent) => vec![start_child(&child_id(id))],
+        (None, Kind::Operation) => vec![operations::schedule(id)],
         (None, Kind::Sender) => vec![signal_other(&input)],
         // The server executes its turns.
         (None, Kind::Script) => vec![],
@@ -144,6 +146,7 @@ fn outcome(event: &HistoryEvent) -> Option<String> {
     match event.attributes.as_ref()? {
         Attributes::ActivityTaskCompletedEventAttributes(done) => Some(wire::untext(done.result.as_ref())),
         Attributes::ChildWorkflowExecutionCompletedEventAttributes(done) => Some(wire::untext(done.result.as_ref())),
+        Attributes::NexusOperationCompletedEventAttributes(done) => Some(wire::untext_one(done.result.as_ref())),
         Attributes::TimerFiredEventAttributes(_) => Some(Kind::Timer.result("")),
         Attributes::ExternalWorkflowExecutionSignaledEventAttributes(_) => Some(Kind::Sender.result("")),
         // Nothing of the kind may happen: shown as a wrong result.
@@ -151,9 +154,10 @@ fn outcome(event: &HistoryEvent) -> Option<String> {
         | Attributes::ActivityTaskTimedOutEventAttributes(_)
         | Attributes::StartChildWorkflowExecutionFailedEventAttributes(_)
         | Attributes::ChildWorkflowExecutionFailedEventAttributes(_)
-        | Attributes::SignalExternalWorkflowExecutionFailedEventAttributes(_) => {
-            Some(event.event_type().as_str_name().to_owned())
-        }
+        | Attributes::SignalExternalWorkflowExecutionFailedEventAttributes(_)
+        | Attributes::NexusOperationFailedEventAttributes(_)
+        | Attributes::NexusOperationCanceledEventAttributes(_)
+        | Attributes::NexusOperationTimedOutEventAttributes(_) => Some(event.event_type().as_str_name().to_owned()),
         _ => None,
     }
 }

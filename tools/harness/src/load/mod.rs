@@ -13,6 +13,7 @@ mod heartbeats;
 mod lists;
 mod long_history;
 mod open;
+mod operations;
 mod outcome;
 mod progress;
 mod schedules;
@@ -179,6 +180,7 @@ async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
         Workload::Chain => vec![workflows::run(session, "chain").await?],
         Workload::FanOut => vec![workflows::run(session, "fan-out").await?],
         Workload::Children => vec![workflows::run(session, "parent").await?],
+        Workload::Operation => vec![operations::run(session).await?],
         Workload::StartOnly => vec![workflows::start_all(session, "", "one-activity").await?],
         Workload::Signal => vec![signals::run(session).await?],
         Workload::UpdateRejected => vec![updates::run(session, false).await?],

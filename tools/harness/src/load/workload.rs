@@ -26,6 +26,8 @@ pub enum Workload {
     Timers,
     /// A workflow with one child.
     Children,
+    /// A workflow with one Nexus operation, which its handler completes at once.
+    Operation,
     /// Starts alone, with no worker.
     StartOnly,
     /// Runs of many events.
@@ -69,6 +71,7 @@ pub const WORKLOADS: &[(&str, Workload)] = &[
     ("update-accepted", Workload::UpdateAccepted),
     ("timers", Workload::Timers),
     ("children", Workload::Children),
+    ("operation", Workload::Operation),
     ("start-only", Workload::StartOnly),
     ("long-history", Workload::LongHistory),
     ("open", Workload::Open),

@@ -1,8 +1,8 @@
 //! `cargo xtask storm`: a database and several nodes under load, to which something happens again and again.
 //!
-//! The load is that of the crash tests (`crash/flows.rs`) through all nodes, with its ledger of acknowledged facts, and three
+//! The load is that of the crash tests (`crash/flows.rs`) through all nodes, with its ledger of acknowledged facts, and four
 //! more: lists to which signals are appended while they are read through every node (`append.rs`), queries
-//! (`queries.rs`), and timers that come nearer (`wakes.rs`). What happens is in `nemesis.rs`, chosen by the seed. At the end everything is healed, every workflow
+//! (`queries.rs`), timers that come nearer (`wakes.rs`), and worker versions that change (`routing.rs`). What happens is in `nemesis.rs`, chosen by the seed. At the end everything is healed, every workflow
 //! must come to its result, and what was acknowledged must be there once. See `docs/internals/evidence.md`.
 
 mod append;
@@ -16,6 +16,7 @@ mod pooler;
 mod postgres;
 mod proxy;
 mod queries;
+mod routing;
 mod settled;
 mod wakes;
 
@@ -34,6 +35,7 @@ use crate::{
     crash::{
         flows::{self, Shared},
         ledger::{Breach, Ledger},
+        operations,
         scripts::Scripts,
         worker,
     },
@@ -114,6 +116,7 @@ pub fn command(mut args: Args) -> Result<()> {
         prefix: "flow".to_owned(),
         scripts: Some(Scripts::new(cluster.gates[0].port)),
         admits_durably: true,
+        has_endpoint: Cell::new(false),
     });
     // What memory alone knows may be forgotten at any moment, also when a shard moves.
     shared.ledger.crashes_any_time();
@@ -250,11 +253,20 @@ impl Storm<'_> {
             let client = gate(number)?;
             workers.spawn_local(worker::poll_workflow_tasks(shared.clone(), client.clone()));
             workers.spawn_local(worker::poll_activities(shared.clone(), client.clone()));
+            workers.spawn_local(operations::poll(shared.clone(), client.clone()));
             workers.spawn_local(queries::work(shared.clone(), client.clone()));
-            workers.spawn_local(wakes::work(shared.clone(), client));
+            workers.spawn_local(wakes::work(shared.clone(), client.clone()));
+            for build in routing::BUILDS {
+                workers.spawn_local(routing::work(shared.clone(), client.clone(), build));
+            }
         }
         for number in 0..self.options.clients {
             load.spawn_local(flows::run(shared.clone(), gate(number)?));
+        }
+        // An older version may not know operations; and what a failover loses may be the endpoint.
+        shared.has_endpoint.set(false);
+        if self.options.before.is_none() {
+            load.spawn_local(operations::prepare(shared.clone(), wire::operator(cluster.gates[0].port)?));
         }
         // Places, and so names of workflows, are used once.
         let place = |number: usize, places: usize| self.generation * places + number;
@@ -266,6 +278,9 @@ impl Storm<'_> {
         }
         for number in 0..SLEEPERS {
             load.spawn_local(wakes::run(shared.clone(), gate(number)?, place(number, SLEEPERS)));
+        }
+        if self.options.before.is_none() {
+            load.spawn_local(routing::run(shared.clone(), gate(0)?, gate(1)?, self.generation));
         }
         for (number, node) in cluster.nodes.iter().enumerate() {
             // Bound to their node: a reader that goes elsewhere would not see what a node says that lost its place.

@@ -19,7 +19,7 @@ pub struct Describe {
     /// The task queue.
     #[arg(short, long, value_name = "NAME")]
     task_queue: String,
-    /// Only tasks of this type. [default: both]
+    /// Only tasks of this type. [default: workflow and activity]
     #[arg(long, value_enum, ignore_case = true, value_name = "TYPE")]
     task_queue_type: Option<Type>,
 }
@@ -28,6 +28,7 @@ pub struct Describe {
 enum Type {
     Workflow,
     Activity,
+    Nexus,
 }
 
 impl Type {
@@ -35,6 +36,7 @@ impl Type {
         match self {
             Self::Workflow => "workflow",
             Self::Activity => "activity",
+            Self::Nexus => "nexus",
         }
     }
 }
@@ -48,6 +50,7 @@ impl Describe {
             let wire = match kind {
                 Type::Workflow => TaskQueueType::Workflow,
                 Type::Activity => TaskQueueType::Activity,
+                Type::Nexus => TaskQueueType::Nexus,
             };
             let message = DescribeTaskQueueRequest {
                 namespace: client.namespace.clone(),

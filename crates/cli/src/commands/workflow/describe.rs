@@ -3,9 +3,10 @@
 use clap::Args;
 use jiff::Timestamp;
 use segno_proto::{
-    common::Payload,
+    common::{Payload, callback::Variant},
+    enums::NexusOperationCancellationState,
     segno_workflow::TaskFailure,
-    workflow::{PendingActivityInfo, WorkflowExecutionInfo},
+    workflow::{CallbackInfo, PendingActivityInfo, PendingNexusOperationInfo, WorkflowExecutionInfo},
     workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
 };
 
@@ -17,7 +18,7 @@ use crate::{
         failure,
         fields::Fields,
         payload, status,
-        table::Table,
+        table::{Cell, Table},
         time,
     },
 };
@@ -122,22 +123,55 @@ fn text(
     }
     if !answer.pending_nexus_operations.is_empty() {
         fields.section(&format!("Pending Nexus operations: {}", answer.pending_nexus_operations.len()));
-        let rows: Vec<_> = answer
-            .pending_nexus_operations
-            .iter()
-            .map(|operation| {
-                let state = short_name("PendingNexusOperationState", operation.state().as_str_name());
-                vec![
-                    (&operation.endpoint).into(),
-                    (&operation.service).into(),
-                    (&operation.operation).into(),
-                    state.into(),
-                ]
-            })
-            .collect();
-        fields.block(&Table::new(&["Endpoint", "Service", "Operation", "State"], colors).render(&rows));
+        let rows: Vec<_> =
+            answer.pending_nexus_operations.iter().map(|operation| operation_row(operation, now)).collect();
+        let headers = ["Endpoint", "Service", "Operation", "State", "Attempt", "Cancellation", "Next", "LastFailure"];
+        fields.block(&Table::new(&headers, colors).render(&rows));
+    }
+    if !answer.callbacks.is_empty() {
+        fields.section(&format!("Callbacks: {}", answer.callbacks.len()));
+        let rows: Vec<_> = answer.callbacks.iter().map(|callback| callback_row(callback, now)).collect();
+        fields.block(&Table::new(&["Url", "State", "Attempt", "Next", "LastFailure"], colors).render(&rows));
     }
     fields.finish()
+}
+
+/// Of an operation that is being cancelled, the next attempt and the last failure are those of the request to cancel it.
+fn operation_row(operation: &PendingNexusOperationInfo, now: Timestamp) -> Vec<Cell> {
+    let cancellation = operation.cancellation_info.as_ref();
+    let canceling = cancellation.map(|known| match known.state() {
+        NexusOperationCancellationState::Unspecified => "Waits for the start".to_owned(),
+        state => short_name("NexusOperationCancellationState", state.as_str_name()),
+    });
+    let next = operation.next_attempt_schedule_time.as_ref();
+    let next = next.or(cancellation.and_then(|known| known.next_attempt_schedule_time.as_ref()));
+    let failure = operation.last_attempt_failure.as_ref();
+    let failure = failure.or(cancellation.and_then(|known| known.last_attempt_failure.as_ref()));
+    vec![
+        (&operation.endpoint).into(),
+        (&operation.service).into(),
+        (&operation.operation).into(),
+        short_name("PendingNexusOperationState", operation.state().as_str_name()).into(),
+        operation.attempt.to_string().into(),
+        canceling.unwrap_or_default().into(),
+        time::relative(next, now).into(),
+        failure.map(|failure| failure::chain(failure).swap_remove(0)).unwrap_or_default().into(),
+    ]
+}
+
+fn callback_row(info: &CallbackInfo, now: Timestamp) -> Vec<Cell> {
+    let url = match info.callback.as_ref().and_then(|callback| callback.variant.as_ref()) {
+        Some(Variant::Nexus(nexus)) => nexus.url.as_str(),
+        _ => "",
+    };
+    let failure = info.last_attempt_failure.as_ref().map(|failure| failure::chain(failure).swap_remove(0));
+    vec![
+        url.into(),
+        short_name("CallbackState", info.state().as_str_name()).into(),
+        info.attempt.to_string().into(),
+        time::relative(info.next_attempt_schedule_time.as_ref(), now).into(),
+        failure.unwrap_or_default().into(),
+    ]
 }
 
 fn about(fields: &mut Fields, info: &WorkflowExecutionInfo, namespace: &str, now: Timestamp) {
@@ -167,7 +201,7 @@ fn map<'a>(entries: impl Iterator<Item = (&'a String, &'a Payload)>) -> String {
     entries.map(|(name, value)| format!("{name}={}", payload::text(value))).collect::<Vec<_>>().join(", ")
 }
 
-fn row(activity: &PendingActivityInfo, now: Timestamp) -> Vec<crate::output::table::Cell> {
+fn row(activity: &PendingActivityInfo, now: Timestamp) -> Vec<Cell> {
     let attempts = match activity.maximum_attempts {
         0 => activity.attempt.to_string(),
         most => format!("{} of {most}", activity.attempt),
@@ -188,10 +222,10 @@ fn row(activity: &PendingActivityInfo, now: Timestamp) -> Vec<crate::output::tab
 mod tests {
     use segno_proto::{
         common::{Memo, WorkflowExecution, WorkflowType},
-        enums::{PendingActivityState, WorkflowExecutionStatus},
+        enums::{PendingActivityState, PendingNexusOperationState, WorkflowExecutionStatus},
         failure::Failure,
         nanos_timestamp,
-        workflow::PendingChildExecutionInfo,
+        workflow::{NexusOperationCancellationInfo, PendingChildExecutionInfo},
     };
 
     use super::*;
@@ -242,5 +276,42 @@ Pending children: 1
   c
 ";
         assert_eq!(text(&answer, None, "n", false, now), expected);
+    }
+
+    #[test]
+    fn a_cancellation_is_shown_with_its_operation() {
+        let operation = PendingNexusOperationInfo {
+            endpoint: "e".to_owned(),
+            service: "s".to_owned(),
+            operation: "o".to_owned(),
+            state: PendingNexusOperationState::Started as i32,
+            attempt: 1,
+            cancellation_info: Some(NexusOperationCancellationInfo {
+                state: NexusOperationCancellationState::BackingOff as i32,
+                attempt: 3,
+                next_attempt_schedule_time: Some(nanos_timestamp(1_000_000_090_000_000_000)),
+                last_attempt_failure: Some(Failure { message: "not now".to_owned(), ..Default::default() }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let early = PendingNexusOperationInfo {
+            state: PendingNexusOperationState::Scheduled as i32,
+            attempt: 0,
+            cancellation_info: Some(NexusOperationCancellationInfo::default()),
+            ..operation.clone()
+        };
+        let answer = DescribeWorkflowExecutionResponse {
+            pending_nexus_operations: vec![operation, early],
+            ..Default::default()
+        };
+        let shown = text(&answer, None, "n", false, Timestamp::from_second(1_000_000_060).expect("a time"));
+        let expected = "\
+Pending Nexus operations: 2
+  Endpoint  Service  Operation  State      Attempt  Cancellation        Next           LastFailure
+  e         s        o          Started    1        BackingOff          in 30 seconds  not now
+  e         s        o          Scheduled  0        Waits for the start
+";
+        assert!(shown.ends_with(expected), "{shown}");
     }
 }

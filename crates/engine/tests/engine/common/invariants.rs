@@ -24,6 +24,8 @@ pub struct PendingWork {
     pub children: BTreeSet<i64>,
     pub signals: BTreeSet<i64>,
     pub cancels: BTreeSet<i64>,
+    /// Nexus operations, and whether the handler has started them.
+    pub operations: BTreeMap<i64, bool>,
     /// Scheduled event of an open workflow task, and its started event.
     pub task: Option<(i64, Option<i64>)>,
     /// Updates that left a trace.
@@ -168,6 +170,22 @@ fn check_references(history: &[HistoryEvent], event: &HistoryEvent) {
         Some(A::WorkflowExecutionCompletedEventAttributes(a)) => {
             refers(a.workflow_task_completed_event_id, T::WorkflowTaskCompleted);
         }
+        Some(A::NexusOperationStartedEventAttributes(a)) => refers(a.scheduled_event_id, T::NexusOperationScheduled),
+        Some(A::NexusOperationCompletedEventAttributes(a)) => refers(a.scheduled_event_id, T::NexusOperationScheduled),
+        Some(A::NexusOperationFailedEventAttributes(a)) => refers(a.scheduled_event_id, T::NexusOperationScheduled),
+        Some(A::NexusOperationCanceledEventAttributes(a)) => refers(a.scheduled_event_id, T::NexusOperationScheduled),
+        Some(A::NexusOperationTimedOutEventAttributes(a)) => refers(a.scheduled_event_id, T::NexusOperationScheduled),
+        Some(A::NexusOperationCancelRequestedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::NexusOperationScheduled);
+        }
+        Some(A::NexusOperationCancelRequestCompletedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::NexusOperationScheduled);
+            refers(a.requested_event_id, T::NexusOperationCancelRequested);
+        }
+        Some(A::NexusOperationCancelRequestFailedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::NexusOperationScheduled);
+            refers(a.requested_event_id, T::NexusOperationCancelRequested);
+        }
         Some(A::WorkflowExecutionUpdateCompletedEventAttributes(a)) => {
             refers(a.accepted_event_id, T::WorkflowExecutionUpdateAccepted);
         }
@@ -254,6 +272,7 @@ fn check_state(run: &Run, history: &[HistoryEvent]) {
     }
     assert_eq!(activities, of_state.activities, "activities");
     assert_eq!(of_history.children, of_state.children, "children");
+    assert_eq!(of_history.operations, of_state.operations, "operations");
     if run.is_running() {
         assert_eq!(of_history.timers, of_state.timers, "timers");
         assert_eq!(of_history.signals, of_state.signals, "signals to others");
@@ -307,6 +326,13 @@ fn needs_task(kind: EventType) -> bool {
             | T::ExternalWorkflowExecutionCancelRequested
             | T::RequestCancelExternalWorkflowExecutionFailed
             | T::WorkflowExecutionUpdateAdmitted
+            | T::NexusOperationStarted
+            | T::NexusOperationCompleted
+            | T::NexusOperationFailed
+            | T::NexusOperationCanceled
+            | T::NexusOperationTimedOut
+            | T::NexusOperationCancelRequestCompleted
+            | T::NexusOperationCancelRequestFailed
     )
 }
 
@@ -320,6 +346,7 @@ fn pending_of(run: &Run) -> PendingWork {
         children: state.children.keys().copied().collect(),
         signals: state.external_signals.keys().copied().collect(),
         cancels: state.external_cancels.keys().copied().collect(),
+        operations: state.operations.iter().map(|(id, operation)| (*id, operation.is_started())).collect(),
         task: task.map(|task| (task.scheduled_event_id, Some(task.started_event_id).filter(|id| *id != 0))),
         updates: run.update_records(),
     }
@@ -374,6 +401,31 @@ pub fn replay(history: &[HistoryEvent], buffered: &[HistoryEvent]) -> PendingWor
             }
             Some(A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a)) => {
                 ends(&mut pending.cancels, a.initiated_event_id);
+            }
+            Some(A::NexusOperationScheduledEventAttributes(_)) => drop(pending.operations.insert(id, false)),
+            Some(A::NexusOperationStartedEventAttributes(a)) => {
+                let before = pending.operations.insert(a.scheduled_event_id, true);
+                assert_eq!(before, Some(false), "an operation starts once, and before it ends: {event:?}");
+            }
+            Some(A::NexusOperationCompletedEventAttributes(a)) => {
+                assert!(pending.operations.remove(&a.scheduled_event_id).is_some(), "it ends twice: {event:?}");
+            }
+            Some(A::NexusOperationFailedEventAttributes(a)) => {
+                assert!(pending.operations.remove(&a.scheduled_event_id).is_some(), "it ends twice: {event:?}");
+            }
+            Some(A::NexusOperationCanceledEventAttributes(a)) => {
+                assert!(pending.operations.remove(&a.scheduled_event_id).is_some(), "it ends twice: {event:?}");
+            }
+            Some(A::NexusOperationTimedOutEventAttributes(a)) => {
+                assert!(pending.operations.remove(&a.scheduled_event_id).is_some(), "it ends twice: {event:?}");
+            }
+            Some(A::NexusOperationCancelRequestCompletedEventAttributes(a)) => {
+                let started = pending.operations.get(&a.scheduled_event_id);
+                assert_eq!(started, Some(&true), "only an operation that is started is cancelled: {event:?}");
+            }
+            Some(A::NexusOperationCancelRequestFailedEventAttributes(a)) => {
+                let started = pending.operations.get(&a.scheduled_event_id);
+                assert_eq!(started, Some(&true), "only an operation that is started is cancelled: {event:?}");
             }
             Some(A::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => {
                 let meta = a.request.as_ref().and_then(|request| request.meta.as_ref());

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use segno_engine::{
     Run, pause, problems,
     rebuild::rebuild,
-    state::{Activity, RunState, TaskKind, WorkflowTask},
+    state::{
+        Activity, RunState, TaskKind, WorkflowTask,
+        nexus::{Cancellation, HandlerRequest, Operation},
+    },
     versioning::Versioning,
 };
 
@@ -46,6 +49,7 @@ pub fn check(world: &World) {
     let changed = live.activities.values().filter(|activity| activity.original_options.is_some());
     let changed: BTreeSet<i64> = changed.map(|activity| activity.scheduled_event_id).collect();
     assert_eq!(activities(&told, &changed), activities(live, &changed));
+    assert_eq!(operations(&told), operations(live));
     check_updates(&told, &world.run);
     check_task(&told, live);
 }
@@ -81,6 +85,16 @@ fn activities(state: &RunState, changed: &BTreeSet<i64>) -> Vec<Activity> {
         false => plain(activity),
     };
     state.activities.values().map(|activity| told(activity)).collect()
+}
+
+/// Operations without what no event tells: the attempts of their requests.
+fn operations(state: &RunState) -> Vec<Operation> {
+    let told = |operation: &Operation| Operation {
+        start: HandlerRequest::default(),
+        cancellation: operation.cancellation.clone().map(|known| Cancellation { request: Default::default(), ..known }),
+        ..operation.clone()
+    };
+    state.operations.values().map(|operation| told(operation)).collect()
 }
 
 /// A rejection is no event: history knows some that were admitted by one, and the run does not.

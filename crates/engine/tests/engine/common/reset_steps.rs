@@ -13,7 +13,7 @@ use super::{
     world::{World, is_member},
 };
 
-/// `reset to=4 [run=0] [without-signals] [without-updates] [pin=b1]`; `run` counts the runs of this world from 0.
+/// `reset to=4 [run=0] [without-signals] [without-updates] [without-operations] [pin=b1]`; `run` counts the runs of this world from 0.
 pub fn step(world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
     let call = Reset {
         finish_event_id: words.get("to").and_then(|to| to.parse().ok()).expect("a point to reset to"),
@@ -21,6 +21,7 @@ pub fn step(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
         request_id: format!("reset-{}", world.next_key),
         without_signals: words.flag("without-signals"),
         without_updates: words.flag("without-updates"),
+        without_operations: words.flag("without-operations"),
         options: words.get("pin").map(versions::pin).into_iter().collect(),
     };
     let run = words.get("run").map(|run| run.parse().expect("a number"));

@@ -43,7 +43,7 @@ use segno_proto::{
 };
 
 use super::{
-    invariants, operations, reset_steps, show, update_steps, versions,
+    invariants, nexus_steps, operations, reset_steps, show, update_steps, versions,
     words::{self, Words},
     world::{EPOCH, StepResult, World, answer, queue, start_request},
 };
@@ -321,6 +321,7 @@ impl Scenario {
             }
             "reset" => reset_steps::step(world, words),
             "override" => versions::change(world, words),
+            name if nexus_steps::knows(name) => nexus_steps::call(world, words),
             name if operations::knows(name) => operations::call(world, words),
             name if name.starts_with("activity-") => self.activity_call(world, words),
             "child-started" | "child-not-started" | "child-closed" => child_call(world, words),
@@ -502,6 +503,7 @@ fn show_effect(effect: &Effect, world: &World) -> String {
         Effect::StopActivity(stop) => {
             format!("stop activity {} attempt={} by way of {}", stop.activity_id, stop.attempt, stop.control_queue)
         }
+        Effect::OfferNexusRequest(id) => format!("offer request of operation {id}"),
         Effect::OfferActivity(id) => {
             let activity = world.run.state().activities.get(id).cloned().unwrap_or_default();
             format!("offer activity {} on {} attempt={}", activity.activity_id, activity.queue, activity.attempt)
@@ -538,6 +540,11 @@ fn show_all(world: &World) -> String {
     // Those that the server sets follow from the rest.
     for name in state.search_attributes.keys().filter(|name| name.starts_with("Custom")) {
         let _ = writeln!(text, "  search attribute {name}");
+    }
+    for operation in state.operations.values() {
+        let place = if operation.is_started() { "started" } else { "scheduled" };
+        let attempts = operation.start.attempts;
+        let _ = writeln!(text, "  pending operation {} {place}, attempts={attempts}", operation.operation);
     }
     for child in state.children.values() {
         let _ = writeln!(text, "  pending child {} started={}", child.workflow_id, child.started_event_id);

@@ -89,6 +89,24 @@ fn detail(attributes: &A) -> String {
         }
         A::RequestCancelExternalWorkflowExecutionFailedEventAttributes(a) => format!("of {}", a.initiated_event_id),
         A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a) => format!("of {}", a.initiated_event_id),
+        A::NexusOperationScheduledEventAttributes(a) => a.operation.clone(),
+        A::NexusOperationStartedEventAttributes(a) => {
+            format!("of {} token={}", a.scheduled_event_id, a.operation_token)
+        }
+        A::NexusOperationCompletedEventAttributes(a) => format!("of {}", a.scheduled_event_id),
+        A::NexusOperationFailedEventAttributes(a) => cause(a.scheduled_event_id, a.failure.as_ref()),
+        A::NexusOperationCanceledEventAttributes(a) => cause(a.scheduled_event_id, a.failure.as_ref()),
+        A::NexusOperationTimedOutEventAttributes(a) => {
+            let cause = a.failure.as_ref().and_then(|failure| failure.cause.as_deref());
+            format!("of {} {}", a.scheduled_event_id, cause.map(failure_timeout).unwrap_or_default())
+        }
+        A::NexusOperationCancelRequestedEventAttributes(a) => format!("of {}", a.scheduled_event_id),
+        A::NexusOperationCancelRequestCompletedEventAttributes(a) => {
+            format!("of {} requested={}", a.scheduled_event_id, a.requested_event_id)
+        }
+        A::NexusOperationCancelRequestFailedEventAttributes(a) => {
+            format!("of {} requested={}", a.scheduled_event_id, a.requested_event_id)
+        }
         A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
             let id = a.request.as_ref().and_then(|request| request.meta.as_ref()).map(|meta| meta.update_id.as_str());
             let again = if a.origin() == UpdateAdmittedEventOrigin::Reapply { " again" } else { "" };
@@ -124,6 +142,12 @@ fn failure_timeout(failure: &segno_proto::failure::Failure) -> String {
     }
 }
 
+/// The operation, and why it ended.
+fn cause(of: i64, failure: Option<&segno_proto::failure::Failure>) -> String {
+    let cause = failure.and_then(|failure| failure.cause.as_deref()).map_or("", |cause| cause.message.as_str());
+    format!("of {of}: {cause}")
+}
+
 /// A message to another run.
 pub fn message(message: &OutboxMessage) -> String {
     let content = match &message.content {
@@ -145,6 +169,7 @@ pub fn message(message: &OutboxMessage) -> String {
             let policy = ParentClosePolicy::try_from(m.policy).map_or("?", |policy| policy.as_str_name());
             format!("parent closed to {}: {}", m.child.workflow_id, policy.replace("PARENT_CLOSE_POLICY_", ""))
         }
+        Some(Content::Callback(m)) => format!("call back {}", m.index),
         None => "nothing".to_owned(),
     };
     format!("{} {content}", message.sequence)

@@ -225,6 +225,24 @@ pub fn command(text: &str) -> Command {
                 },
             ),
         ),
+        "operation" => (
+            CommandType::ScheduleNexusOperation,
+            A::ScheduleNexusOperationCommandAttributes(command::ScheduleNexusOperationCommandAttributes {
+                endpoint: words.get("endpoint").unwrap_or("pay").to_owned(),
+                service: "Payments".to_owned(),
+                operation: words.at(0).to_owned(),
+                schedule_to_close_timeout: words.duration("schedule-to-close"),
+                schedule_to_start_timeout: words.duration("schedule-to-start"),
+                start_to_close_timeout: words.duration("start-to-close"),
+                ..Default::default()
+            }),
+        ),
+        "cancel-operation" => (
+            CommandType::RequestCancelNexusOperation,
+            A::RequestCancelNexusOperationCommandAttributes(command::RequestCancelNexusOperationCommandAttributes {
+                scheduled_event_id: words.number(0),
+            }),
+        ),
         "cancel-external" => (
             CommandType::RequestCancelExternalWorkflowExecution,
             A::RequestCancelExternalWorkflowExecutionCommandAttributes(

@@ -228,6 +228,7 @@ impl World {
         let surroundings = Surroundings {
             namespace: &|name| (name == "default").then(|| (1, "ns".to_owned())),
             search_attributes: &rules,
+            endpoint: &|name| (name == "pay").then(|| "endpoint-1".to_owned()),
             is_member: &is_member,
         };
         self.call(|run, context| complete_task::complete(run, context, call, &surroundings))

@@ -14,7 +14,7 @@ use segno_proto::{
 };
 
 use super::{
-    updates,
+    operations, updates,
     worker::{Answer, WorkflowTask},
 };
 use crate::wire;
@@ -34,6 +34,7 @@ pub fn answer(kind: &str, task: WorkflowTask<'_>) -> Answer {
         "fan-out" => fan_out::answer(task),
         "signal" => latest(task.events, signalled).into(),
         "parent" => latest(task.events, |event| parent::decide(event, &task)).into(),
+        "operation" => latest(task.events, |event| operations::decide(event, task.session)).into(),
         "timer" => timer::answer(task),
         "update-accepted" => updates::answer(task.messages, true),
         "update-rejected" => updates::answer(task.messages, false),

@@ -1,0 +1,26 @@
+//! Nexus on the wire: the answers of handlers, failures in their several forms, links, and the headers and bodies of HTTP.
+//!
+//! Does no IO. The engine has the operations; this crate turns what travels into what the engine takes, and back.
+
+// Workers still send the fields that the protocol has replaced.
+#![allow(deprecated)]
+
+mod answers;
+mod content;
+mod failure_json;
+mod failures;
+mod link_header;
+mod links;
+mod statuses;
+mod times;
+
+pub use answers::{TOKEN_BYTES_MAX, failed_task, is_retryable, start_answer};
+pub use content::{CONTENT_PREFIX, Content, NotPayload};
+pub use failure_json::{
+    NotFailure, Unsuccessful, failure_from_json, failure_to_json, handler_error, old_form, operation_error,
+};
+pub use failures::{from_nexus, from_worker, to_nexus};
+pub use link_header::{LINK_HEADER, NotLinks, links_from_header, links_to_header};
+pub use links::{from_url, to_event, to_url};
+pub use statuses::{UPSTREAM_TIMEOUT, error_type_of, status_of};
+pub use times::{go_duration, http_date, http_date_from, milliseconds, read_span, rfc3339, rfc3339_from};

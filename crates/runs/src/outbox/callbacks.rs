@@ -1,0 +1,187 @@
+//! Delivers the end of a workflow to the Nexus operation for which it stands.
+
+use std::sync::Arc;
+
+use segno_engine::{
+    Rejection, Run, callbacks,
+    nexus::{self, Completion},
+    outbox::{CallbackDue, CallbackReport, Content, OutboxMessage},
+};
+use segno_environment::metrics::count;
+use segno_proto::{
+    common::{
+        Callback, Link,
+        link::{
+            Variant, WorkflowEvent,
+            workflow_event::{EventReference, Reference, RequestIdReference},
+        },
+    },
+    enums::EventType,
+    failure::Failure,
+};
+use segno_store::{Commit, OutboxKey};
+
+use crate::{
+    error::CallError,
+    ports::owner::DeliveryResult,
+    runs::Runs,
+    slots::{RunSelector, WorkflowKey},
+    tokens::CallbackToken,
+    transact::run_write,
+};
+
+/// Why a receiver rejects a message: its run is closed.
+const CLOSED: i32 = 1;
+
+impl Runs {
+    /// Delivers a callback, and notes at its run what became of it.
+    pub(super) async fn call_back(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        due: &CallbackDue,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let Some(report) = self.callback_report(message, due.index).await? else {
+            return self.drop_message(message, key).await;
+        };
+        let refused = callbacks::refused_token(&report.callback, &message.sender.run_id);
+        let result = match self.caller_of(&report.callback) {
+            None => Err(callbacks::refusal(refused)),
+            Some((caller, _)) => {
+                let due = CallbackDue { index: due.index, report: Some(report) };
+                let filled = OutboxMessage { content: Some(Content::Callback(due)), ..message.clone() };
+                match self.at_receiver(&caller, &filled, key).await? {
+                    DeliveryResult::Rejected(code) => {
+                        let why =
+                            if code == CLOSED { "workflow execution already completed" } else { "operation not found" };
+                        Err(callbacks::refusal(format!("handler error (NOT_FOUND): {why}")))
+                    }
+                    _ => Ok(()),
+                }
+            }
+        };
+        self.settle_callback(message, due.index, result, key).await
+    }
+
+    /// Notes what became of a callback at its run, which is closed and may no longer be the current one of its workflow.
+    async fn settle_callback(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        index: u32,
+        result: Result<(), Failure>,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        count(if result.is_ok() { &self.metrics.callbacks_delivered } else { &self.metrics.callbacks_failed });
+        let (sender, run_id) = (&message.sender, &message.sender.run_id);
+        let Some((namespace, workflow)) = self.key_of(&message.sender_namespace, &sender.workflow_id) else {
+            return self.drop_message(message, key).await;
+        };
+        let mut locked = self.lock(&workflow).await?;
+        let context = self.context(namespace.key);
+        let current = locked.state.current.clone().filter(|current| current.run.info.run_id == *run_id);
+        if let Some(current) = current {
+            return match callbacks::settle(&current.run, context, index, result) {
+                Ok(settled) => self.commit(&mut locked, settled, vec![key]).await,
+                Err(_) => self.drop_message(message, key).await,
+            };
+        }
+        let older = match self.older_run(&workflow, run_id).await {
+            Ok(older) => older,
+            Err(CallError::RunNotFound { .. }) => return self.drop_message(message, key).await,
+            Err(error) => return Err(error),
+        };
+        let settled = callbacks::settle(&older.run, context, index, result)?;
+        let write = run_write(&settled.run, older.version, &[], context.now);
+        let commit = Commit { runs: vec![write], outbox_remove: vec![key], ..Default::default() };
+        Ok(self.committer.commit_of(namespace.key, commit).await?)
+    }
+
+    /// The report of a callback, from the run that it belongs to; `None` if that is gone.
+    async fn callback_report(&self, message: &OutboxMessage, index: u32) -> Result<Option<CallbackReport>, CallError> {
+        let sender = &message.sender;
+        let Some((_, key)) = self.key_of(&message.sender_namespace, &sender.workflow_id) else { return Ok(None) };
+        let current = match self.snapshot(&key, &sender.run_id).await {
+            Ok(current) => current,
+            Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let run = &current.run;
+        let Some(registered) = run.state().callbacks.get(index as usize) else { return Ok(None) };
+        let Some(callback) = registered.callback.clone() else { return Ok(None) };
+        let closing_event = self.stored_event(&current, run.state().close_event_id).await?;
+        let started_time = if registered.time > 0 { registered.time } else { run.info.start_time };
+        let link = Some(link_to_start(run, &registered.request_id));
+        Ok(Some(CallbackReport { callback, closing_event, started_time, link }))
+    }
+
+    /// The workflow whose operation a callback reports to, and the token that says so; `None` if this server did not make the token.
+    pub fn caller_of(&self, callback: &Callback) -> Option<(WorkflowKey, CallbackToken)> {
+        let token = callbacks::header(callback, callbacks::TOKEN_HEADER)?;
+        let (namespace, token) = self.open_callback_token(token)?;
+        Some((WorkflowKey::new(namespace.key, &token.workflow_id), token))
+    }
+
+    /// The receiver's half of a callback.
+    pub(super) async fn operation_ended(
+        self: &Arc<Self>,
+        caller: &WorkflowKey,
+        due: &CallbackDue,
+    ) -> Result<DeliveryResult, CallError> {
+        let report = due.report.clone().unwrap_or_default();
+        let Some((_, token)) = self.caller_of(&report.callback) else { return Ok(DeliveryResult::Rejected(0)) };
+        let operation_token = callbacks::header(&report.callback, callbacks::OPERATION_TOKEN_HEADER);
+        let completion = Completion {
+            request_id: token.request_id.clone(),
+            token: operation_token.unwrap_or_default().to_owned(),
+            started_time: report.started_time,
+            links: report.link.into_iter().collect(),
+            end: callbacks::end_of(&report.closing_event),
+        };
+        match self.complete_operation(caller, &token, completion).await {
+            Ok(()) => Ok(DeliveryResult::Done),
+            Err(CallError::Rejected(Rejection::Closed)) => Ok(DeliveryResult::Rejected(CLOSED)),
+            Err(CallError::Rejected(Rejection::OperationNotFound)) => Ok(DeliveryResult::Rejected(0)),
+            Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => Ok(DeliveryResult::Rejected(0)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reports the end of an operation to the run that waits for it: the run of the token, or, if that was reset, the current one.
+    pub async fn complete_operation(
+        self: &Arc<Self>,
+        caller: &WorkflowKey,
+        token: &CallbackToken,
+        completion: Completion,
+    ) -> Result<(), CallError> {
+        let complete = |completion: Completion| move |run: &Run, context| nexus::complete(run, context, completion);
+        let own = RunSelector::run(token.run_id.clone());
+        match self.apply(caller, &own, complete(completion.clone())).await {
+            Err(
+                CallError::Rejected(Rejection::Closed | Rejection::OperationNotFound) | CallError::RunNotFound { .. },
+            ) => self.apply(caller, &RunSelector::default(), complete(completion)).await,
+            other => other,
+        }
+    }
+}
+
+/// A link to the event that stands for the start of the operation: the start of the workflow, or the later start that was attached to it.
+fn link_to_start(run: &Run, request_id: &str) -> Link {
+    let is_attached = run.state().attached_request_ids.contains_key(request_id);
+    let reference = match is_attached {
+        true => Reference::RequestIdRef(RequestIdReference {
+            request_id: request_id.to_owned(),
+            event_type: EventType::WorkflowExecutionOptionsUpdated as i32,
+        }),
+        false => {
+            Reference::EventRef(EventReference { event_id: 1, event_type: EventType::WorkflowExecutionStarted as i32 })
+        }
+    };
+    Link {
+        variant: Some(Variant::WorkflowEvent(WorkflowEvent {
+            namespace: run.info.namespace.clone(),
+            workflow_id: run.info.workflow_id.clone(),
+            run_id: run.info.run_id.clone(),
+            reference: Some(reference),
+        })),
+    }
+}

@@ -1,0 +1,117 @@
+//! Nexus operations and completion callbacks of a run, as its description shows them.
+
+use segno_engine::{
+    Run,
+    callbacks::{self, CallbackState as Stored, RegisteredCallback},
+    state::nexus::{Cancellation, CancellationResult, HandlerRequest, Operation},
+};
+use segno_proto::{
+    Nanos,
+    enums::{CallbackState, NexusOperationCancellationState, PendingNexusOperationState},
+    nanos_duration,
+    workflow::{
+        CallbackInfo, NexusOperationCancellationInfo, PendingNexusOperationInfo,
+        callback_info::{Trigger, WorkflowClosed, trigger},
+    },
+};
+
+use crate::grpc::describe::time;
+
+/// The pending operations of a run.
+pub(crate) fn operations_of(run: &Run, now: Nanos) -> Vec<PendingNexusOperationInfo> {
+    run.state().operations.values().map(|operation| described(operation, now)).collect()
+}
+
+fn described(operation: &Operation, now: Nanos) -> PendingNexusOperationInfo {
+    let start = &operation.start;
+    let state = match operation {
+        started if started.is_started() => PendingNexusOperationState::Started,
+        waiting if waiting.start.is_backing_off(now) => PendingNexusOperationState::BackingOff,
+        _ => PendingNexusOperationState::Scheduled,
+    };
+    PendingNexusOperationInfo {
+        endpoint: operation.endpoint.clone(),
+        service: operation.service.clone(),
+        operation: operation.operation.clone(),
+        operation_id: operation.token.clone(),
+        schedule_to_close_timeout: timeout(operation.schedule_to_close),
+        scheduled_time: time(operation.scheduled_time),
+        state: state as i32,
+        attempt: start.attempts,
+        last_attempt_complete_time: time(start.last_attempt_end),
+        last_attempt_failure: start.last_failure.clone(),
+        next_attempt_schedule_time: next_attempt(start, now),
+        cancellation_info: operation.cancellation.as_ref().map(|known| cancellation(operation, known, now)),
+        scheduled_event_id: operation.scheduled_event_id,
+        blocked_reason: String::new(),
+        operation_token: operation.token.clone(),
+        schedule_to_start_timeout: timeout(operation.schedule_to_start),
+        start_to_close_timeout: timeout(operation.start_to_close),
+    }
+}
+
+fn cancellation(operation: &Operation, known: &Cancellation, now: Nanos) -> NexusOperationCancellationInfo {
+    if !operation.is_started() {
+        return NexusOperationCancellationInfo::default();
+    }
+    let state = match known.result() {
+        CancellationResult::Succeeded => NexusOperationCancellationState::Succeeded,
+        CancellationResult::Failed => NexusOperationCancellationState::Failed,
+        CancellationResult::Pending if known.request.is_backing_off(now) => NexusOperationCancellationState::BackingOff,
+        CancellationResult::Pending => NexusOperationCancellationState::Scheduled,
+    };
+    NexusOperationCancellationInfo {
+        requested_time: time(known.requested_time),
+        state: state as i32,
+        attempt: known.request.attempts,
+        last_attempt_complete_time: time(known.request.last_attempt_end),
+        last_attempt_failure: known.request.last_failure.clone(),
+        next_attempt_schedule_time: next_attempt(&known.request, now),
+        blocked_reason: String::new(),
+    }
+}
+
+/// A time-out that is not set is absent.
+fn timeout(duration: Nanos) -> Option<prost_types::Duration> {
+    (duration != 0).then(|| nanos_duration(duration))
+}
+
+fn next_attempt(request: &HandlerRequest, now: Nanos) -> Option<prost_types::Timestamp> {
+    time(request.due_time).filter(|_| request.is_backing_off(now))
+}
+
+/// The completion callbacks of a run.
+pub(crate) fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
+    run.state().callbacks.iter().map(|registered| callback(run, registered)).collect()
+}
+
+fn callback(run: &Run, registered: &RegisteredCallback) -> CallbackInfo {
+    let state = match callbacks::state_of(run, registered) {
+        Stored::Standby => CallbackState::Standby,
+        Stored::Scheduled => CallbackState::Scheduled,
+        Stored::BackingOff => CallbackState::BackingOff,
+        Stored::Failed => CallbackState::Failed,
+        Stored::Succeeded => CallbackState::Succeeded,
+    };
+    let info = CallbackInfo {
+        callback: registered.callback.clone(),
+        trigger: Some(Trigger { variant: Some(trigger::Variant::WorkflowClosed(WorkflowClosed {})) }),
+        registration_time: time(registered.time),
+        state: state as i32,
+        attempt: registered.attempts,
+        last_attempt_complete_time: time(registered.last_attempt_end),
+        last_attempt_failure: registered.last_failure.clone(),
+        ..Default::default()
+    };
+    if state == CallbackState::Failed && registered.attempts == 0 {
+        // An older version closed the run, and could deliver none.
+        let text = registered.callback.as_ref().map(|callback| callbacks::refused_token(callback, &run.info.run_id));
+        return CallbackInfo {
+            attempt: 1,
+            last_attempt_complete_time: time(run.state().close_time),
+            last_attempt_failure: text.map(callbacks::refusal),
+            ..info
+        };
+    }
+    info
+}

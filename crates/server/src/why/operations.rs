@@ -1,0 +1,103 @@
+//! Pending Nexus operations: waiting for a worker, at a worker, failing, or started.
+
+use segno_engine::state::nexus::{Cancellation, CancellationResult, Operation};
+use segno_proto::segno_workflow::Reason;
+
+use super::{
+    QueueSnapshot, RunSnapshot, SHOWN_MAX, failure,
+    queue::{self, WaitingTask},
+    reason, time, words,
+};
+
+/// Where the requests of an endpoint go.
+#[derive(Clone, Debug)]
+pub(crate) enum EndpointSnapshot {
+    /// To the workers of a queue.
+    Queue {
+        /// The namespace of the queue.
+        namespace: String,
+        /// Its name.
+        queue: String,
+        /// Its workers and tasks.
+        seen: QueueSnapshot,
+    },
+    /// To a server elsewhere.
+    Url(String),
+}
+
+/// Adds what there is to say about each pending operation.
+pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
+    let all = &seen.run.state().operations;
+    found.extend(all.values().take(SHOWN_MAX).map(|operation| one(seen, operation)));
+    if all.len() > SHOWN_MAX {
+        let more = words::count(all.len() - SHOWN_MAX, "Nexus operation is", "Nexus operations are");
+        found.push(reason("MORE_OPERATIONS", format!("{more} pending besides.")));
+    }
+}
+
+fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
+    let now = seen.now;
+    let name = format!(
+        "Nexus operation {}.{} of endpoint {}",
+        words::text(&operation.service),
+        words::text(&operation.operation),
+        words::quoted(&operation.endpoint)
+    );
+    let Some((request, cancel)) = operation.open_request() else { return started(operation, &name, now) };
+    let what = if cancel { format!("The request to cancel {name}") } else { name };
+    let failed = request.attempts;
+    let times = if failed == 1 { "once".to_owned() } else { format!("{failed} times") };
+    let last = request.last_failure.as_ref();
+    let details = last.map(failure::details).unwrap_or_default();
+    let with = last.map_or_else(String::new, |last| format!(", last with: {}", failure::line(last)));
+    if request.is_backing_off(now) {
+        let next = words::span(request.due_time - now);
+        let text = format!("{what} failed {times}{with}; it is tried again in {next}.");
+        let (since, until) = (time(request.last_attempt_end), time(request.due_time));
+        return Reason { since, until, details, ..reason("OPERATION_FAILING", text) };
+    }
+    let what = if failed > 0 { format!("{what} failed {times}{with}; it") } else { what };
+    if request.taken_time > 0 {
+        let text = format!("{what} is at a worker {}.", words::since(request.taken_time, now));
+        return Reason { since: time(request.taken_time), details, ..reason("OPERATION_STARTING", text) };
+    }
+    let since = match (request.due_time, &operation.cancellation) {
+        (0, Some(cancellation)) if cancel => cancellation.requested_time.max(operation.started_time),
+        (0, _) => operation.scheduled_time,
+        (due, _) => due,
+    };
+    match seen.endpoints.get(&operation.endpoint_id) {
+        Some(EndpointSnapshot::Queue { namespace, queue, seen: queue_seen }) => {
+            let task = WaitingTask {
+                what: &what,
+                kind: "Nexus task",
+                queue,
+                namespace: Some(namespace),
+                workflow_id: &seen.run.info.workflow_id,
+                since,
+            };
+            Reason { details, ..queue::waiting(&task, queue_seen, now) }
+        }
+        Some(EndpointSnapshot::Url(url)) => {
+            let text = format!("{what} is sent to {} {}.", words::quoted(url), words::since(since, now));
+            Reason { since: time(since), details, ..reason("OPERATION_STARTING", text) }
+        }
+        None => {
+            let text = format!("{what} waits {}: the endpoint does not exist.", words::since(since, now));
+            let hint = "`segno nexus endpoint list` shows the endpoints.".to_owned();
+            Reason { since: time(since), hint, details, ..reason("NO_ENDPOINT", text) }
+        }
+    }
+}
+
+/// Its handler has started it, and no request to cancel it is open.
+fn started(operation: &Operation, name: &str, now: i64) -> Reason {
+    let asked = |cancellation: &Cancellation| match cancellation.result() {
+        CancellationResult::Failed => "; its handler refused to cancel it",
+        _ => "; its handler accepted the request to cancel it",
+    };
+    let canceling = operation.cancellation.as_ref().map_or("", asked);
+    let held = words::since(operation.started_time, now);
+    let text = format!("{name} was started by its handler, and is open {held}{canceling}.");
+    Reason { since: time(operation.started_time), ..reason("OPERATION", text) }
+}

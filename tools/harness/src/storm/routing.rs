@@ -1,0 +1,200 @@
+//! The current version of a worker deployment, changed again and again while workflows start.
+//!
+//! Once a change is acknowledged, every workflow that starts has its first task with the new version, whichever node starts it.
+//! Workflows are pinned: their second task, which comes after the next change, goes to the version of the first one. The
+//! workflow's result names both.
+
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use segno_proto::{
+    command::Command,
+    deployment::WorkerDeploymentOptions,
+    enums::{VersioningBehavior, WorkerVersioningMode},
+    events::{HistoryEvent, history_event::Attributes},
+    workflowservice::{
+        RespondWorkflowTaskCompletedRequest, SetWorkerDeploymentCurrentVersionRequest, SignalWorkflowExecutionRequest,
+    },
+};
+use tonic::{Code, Status};
+
+use crate::{
+    crash::{
+        flows::{Shared, insist},
+        ledger::Breach,
+    },
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+};
+
+/// The versions, by their build ids.
+pub const BUILDS: [&str; 2] = ["one", "two"];
+const DEPLOYMENT: &str = "storm";
+const TYPE: &str = "versioned";
+const QUEUE: &str = "storm-versions";
+/// A version exists once its workers have polled.
+const FIRST_POLL_MAX: Duration = Duration::from_secs(30);
+const HISTORY_PAUSE: Duration = Duration::from_millis(50);
+
+/// A workflow whose first task is done.
+struct Pinned {
+    id: String,
+    run_id: String,
+    build: &'static str,
+}
+
+/// Changes the current version through one node and starts a workflow through another, until the storm stops.
+pub async fn run(shared: Rc<Shared>, mut changes: Client, mut starts: Client, generation: usize) {
+    let mut before: Option<Pinned> = None;
+    let mut number = 0;
+    loop {
+        let build = BUILDS[number % BUILDS.len()];
+        let next = match shared.stopping.get() {
+            true => None,
+            false => Some(
+                change_and_start(&shared, &mut changes, &mut starts, build, format!("{generation}-{number}")).await,
+            ),
+        };
+        number += 1;
+        if let Some(pinned) = before.take()
+            && let Err(breach) = finish(&shared, &mut starts, pinned).await
+        {
+            shared.ledger.breach(breach);
+        }
+        match next {
+            Some(Ok(pinned)) => before = Some(pinned),
+            Some(Err(breach)) => shared.ledger.breach(breach),
+            None => return,
+        }
+    }
+}
+
+async fn change_and_start(
+    shared: &Shared,
+    changes: &mut Client,
+    starts: &mut Client,
+    build: &'static str,
+    place: String,
+) -> Result<Pinned, Breach> {
+    let call = SetWorkerDeploymentCurrentVersionRequest {
+        namespace: NAMESPACE.to_owned(),
+        deployment_name: DEPLOYMENT.to_owned(),
+        build_id: build.to_owned(),
+        identity: "segno-harness".to_owned(),
+        ignore_missing_task_queues: true,
+        ..Default::default()
+    };
+    let begun = Instant::now();
+    loop {
+        let set = async || changes.set_worker_deployment_current_version(request(call.clone(), CALL_TIMEOUT)).await;
+        match insist(set).await {
+            Ok(_) => break,
+            Err(status) if begun.elapsed() > FIRST_POLL_MAX => return Err(wrong("the change to", build, &status)),
+            Err(_) => tokio::time::sleep(HISTORY_PAUSE).await,
+        }
+    }
+    shared.ledger.count_fact();
+    let id = format!("versioned-{place}");
+    let mut call = wire::start(TYPE, &id, QUEUE, "");
+    call.workflow_task_timeout = Some(wire::millis(2_000));
+    let started = insist(async || starts.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
+    let run_id = started.map_err(|status| wrong("start", &id, &status))?.into_inner().run_id;
+    loop {
+        let events = insist(async || wire::history(starts, &id, &run_id).await).await;
+        match first_build(&events.map_err(|status| wrong("history", &id, &status))?) {
+            Some(first) if first == build => break,
+            Some(first) => {
+                let text = format!("{id} started after the change to `{build}`, and its first task went to `{first}`");
+                return Err(Breach::Wrong(text));
+            }
+            None => tokio::time::sleep(HISTORY_PAUSE).await,
+        }
+    }
+    shared.ledger.count_fact();
+    Ok(Pinned { id, run_id, build })
+}
+
+async fn finish(shared: &Shared, client: &mut Client, pinned: Pinned) -> Result<(), Breach> {
+    let Pinned { id, run_id, build } = pinned;
+    let call = SignalWorkflowExecutionRequest {
+        namespace: NAMESPACE.to_owned(),
+        workflow_execution: wire::execution(&id, &run_id),
+        signal_name: "finish".to_owned(),
+        request_id: format!("{id}-finish"),
+        ..Default::default()
+    };
+    let mut attempts = 0;
+    let signal = async || {
+        attempts += 1;
+        client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await
+    };
+    match insist(signal).await {
+        Ok(_) => {}
+        // An attempt without an answer finished it.
+        Err(status) if status.code() == Code::NotFound && attempts > 1 => {}
+        Err(status) => return Err(wrong("signal", &id, &status)),
+    }
+    let event = insist(async || wire::wait_closed(client, &id, &run_id).await).await;
+    let result = wire::closing_result(&event.map_err(|status| wrong("result", &id, &status))?);
+    if result != result_of(build, build) {
+        return Err(Breach::Wrong(format!("{id} is pinned to `{build}`, and its tasks went to `{result}`")));
+    }
+    shared.ledger.count_fact();
+    Ok(())
+}
+
+fn wrong(what: &str, id: &str, status: &Status) -> Breach {
+    Breach::Wrong(format!("{what} of {id} was refused: {:?} {}", status.code(), status.message()))
+}
+
+fn result_of(first: &str, last: &str) -> String {
+    format!("{first}, {last}")
+}
+
+/// The worker of one version.
+pub async fn work(shared: Rc<Shared>, mut client: Client, build: &'static str) {
+    let options = WorkerDeploymentOptions {
+        deployment_name: DEPLOYMENT.to_owned(),
+        build_id: build.to_owned(),
+        worker_versioning_mode: WorkerVersioningMode::Versioned.into(),
+    };
+    loop {
+        let task = wire::poll_versioned_task(&mut client, QUEUE, Some(options.clone())).await;
+        let id = task.workflow_execution.unwrap_or_default().workflow_id;
+        let events = task.history.unwrap_or_default().events().unwrap_or_default();
+        let call = RespondWorkflowTaskCompletedRequest {
+            task_token: task.task_token,
+            commands: decide(&events, build),
+            namespace: NAMESPACE.to_owned(),
+            versioning_behavior: VersioningBehavior::Pinned.into(),
+            deployment_options: Some(options.clone()),
+            ..Default::default()
+        };
+        // A task that is gone, or a node that is, is no mistake; an answer that cannot be understood is.
+        if let Err(status) = client.respond_workflow_task_completed(request(call, CALL_TIMEOUT)).await
+            && status.code() == Code::InvalidArgument
+        {
+            shared.ledger.breach(Breach::Wrong(format!("an answer of {id} was refused: {status}")));
+        }
+    }
+}
+
+/// Such a workflow waits for a signal, and its result is the version of its first task and that of its last.
+fn decide(events: &[HistoryEvent], build: &str) -> Vec<Command> {
+    let is_told = events
+        .iter()
+        .any(|event| matches!(event.attributes, Some(Attributes::WorkflowExecutionSignaledEventAttributes(_))));
+    let first = first_build(events).unwrap_or_else(|| build.to_owned());
+    if is_told { vec![wire::complete(wire::text(&result_of(&first, build)))] } else { Vec::new() }
+}
+
+/// The version that the first task went to, once it is done.
+fn first_build(events: &[HistoryEvent]) -> Option<String> {
+    events.iter().find_map(|event| match event.attributes.as_ref()? {
+        Attributes::WorkflowTaskCompletedEventAttributes(done) => {
+            Some(done.deployment_version.as_ref().map(|version| version.build_id.clone()).unwrap_or_default())
+        }
+        _ => None,
+    })
+}
