@@ -86,6 +86,7 @@ pub(super) fn wire_task(task: &TaskOffer, me: NodeId) -> RemoteTask {
             kind: TaskKind::Nexus as i32,
             ..mine
         },
+        TaskOffer::Call { id } => RemoteTask { query: *id, kind: TaskKind::Call as i32, ..mine },
         TaskOffer::Query(query) => {
             RemoteTask { run: query.run.0, query: query.id, kind: TaskKind::Query as i32, ..mine }
         }
@@ -155,6 +156,7 @@ impl Cluster {
                 let (scheduled_event_id, stamp, cancel) = (task.scheduled_event_id, task.stamp, task.cancel);
                 Some(TaskOffer::Nexus { run, scheduled_event_id, stamp, cancel })
             }
+            TaskKind::Call => Some(TaskOffer::Call { id: task.query }),
             TaskKind::Query => {
                 self.dispatch.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query)))
             }
@@ -219,8 +221,14 @@ impl Cluster {
         }
     }
 
-    /// Offers a query until the home of its queue has it. False if no worker serves the queue, which is one worker's own.
-    async fn offer_query_until_taken(&self, key: &QueueKey, task: TaskOffer, place: QueuePlace, sticky: bool) -> bool {
+    /// Offers what only memory knows until the home of its queue has it. False if no worker serves the queue, which is one worker's own.
+    async fn offer_unstored_until_taken(
+        &self,
+        key: &QueueKey,
+        task: TaskOffer,
+        place: QueuePlace,
+        sticky: bool,
+    ) -> bool {
         let task_on_wire = self.wire_task_of(key, &task);
         let runs = &self.runs;
         while !runs.is_stopping() {
@@ -272,7 +280,7 @@ impl Cluster {
         if offer.sticky && !self.dispatch.matching.is_served(&key) {
             return (ResponseBody::Unserved(Default::default()), false);
         }
-        let is_query = offer.task.kind() == TaskKind::Query;
+        let is_awaited = matches!(offer.task.kind(), TaskKind::Query | TaskKind::Call);
         let Some(task) = self.task_of(offer.task) else { return (ResponseBody::Done(Default::default()), false) };
         match task {
             TaskOffer::Command(command) => self.dispatch.workers.offer_command_here(key, *command),
@@ -284,8 +292,8 @@ impl Cluster {
                 self.dispatch.matching.offer(&key, task, QueuePlace { priority: offer.priority, fairness, route });
             }
         }
-        // A caller that queries a workflow waits until the query is offered.
-        (ResponseBody::Done(Default::default()), !is_query)
+        // A caller that queries a workflow, or calls a handler, waits until that is offered.
+        (ResponseBody::Done(Default::default()), !is_awaited)
     }
 
     /// Another node takes a task for a worker of its own.
@@ -412,14 +420,14 @@ impl RemoteQueues for Cluster {
         }
     }
 
-    fn offer_query<'a>(
+    fn offer_unstored<'a>(
         &'a self,
         queue: &'a QueueKey,
         task: TaskOffer,
         place: QueuePlace,
         sticky: bool,
     ) -> PortFuture<'a, bool> {
-        Box::pin(self.offer_query_until_taken(queue, task, place, sticky))
+        Box::pin(self.offer_unstored_until_taken(queue, task, place, sticky))
     }
 
     fn offers_settle(&self) -> PortFuture<'_, ()> {

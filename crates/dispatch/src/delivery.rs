@@ -33,6 +33,8 @@ pub enum HeldWork {
     Activity(HeldActivity),
     /// A request to the handler of a Nexus operation.
     Request(HeldRequest),
+    /// A direct call to a handler.
+    Call(u64),
     /// Work of another node, which gets it back unless it is delivered.
     Remote(Box<dyn RemoteHold>),
     /// The work in the reply to a completed workflow task: the next task, and activities.
@@ -113,6 +115,7 @@ impl Dispatch {
             HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
             HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
             HeldWork::Request(request) => self.give_back_request(&request).await,
+            HeldWork::Call(call) => self.direct_calls.give_back(call),
             HeldWork::Reply(task, activities) => {
                 if let Some(task) = task {
                     self.give_back_workflow_task(&task).await;

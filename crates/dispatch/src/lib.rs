@@ -5,6 +5,7 @@
 mod commands;
 mod complete;
 mod delivery;
+mod direct_calls;
 mod direct_queries;
 mod nexus;
 mod offers;
@@ -21,6 +22,7 @@ mod versions;
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use direct_calls::DirectCalls;
 use direct_queries::DirectQueries;
 use segno_engine::{ActivityStop, Run};
 use segno_matching::Matching;
@@ -34,7 +36,8 @@ use segno_workers::{OtherNodes, Workers};
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use delivery::HeldWork;
-pub use nexus::StartedRequest;
+pub use direct_calls::{CallAnswer, DirectCall, DirectCallError, StartedCall};
+pub use nexus::{StartedNexusTask, StartedRequest};
 pub use offers::{QueueGauge, VersionGauge};
 pub use polls::{Poll, WorkerTask};
 pub use refill::run as refill;
@@ -54,6 +57,8 @@ pub struct Dispatch {
     pub workers: Arc<Workers>,
     /// Queries whose answers callers of this node wait for.
     pub direct_queries: DirectQueries,
+    /// Direct calls to handlers of Nexus operations whose callers wait at this node.
+    pub direct_calls: DirectCalls,
     /// One configuration of a queue is changed at a time.
     configuring: tokio::sync::Mutex<()>,
     /// Queues and polls of other nodes. Set when the node starts, if there can be others.
@@ -64,9 +69,16 @@ impl Dispatch {
     /// The part that hands tasks of these runs to workers. From now on it carries out what follows from transitions, and says who uses
     /// queues.
     pub fn new(runs: Arc<Runs>, matching: Arc<Matching>, workers: Arc<Workers>) -> Arc<Self> {
-        let (direct_queries, configuring) = (DirectQueries::default(), tokio::sync::Mutex::default());
-        let dispatch =
-            Arc::new(Self { runs, matching, workers, direct_queries, configuring, remote_queues: OnceLock::new() });
+        let (direct_queries, direct_calls) = (DirectQueries::default(), DirectCalls::default());
+        let dispatch = Arc::new(Self {
+            runs,
+            matching,
+            workers,
+            direct_queries,
+            direct_calls,
+            configuring: tokio::sync::Mutex::default(),
+            remote_queues: OnceLock::new(),
+        });
         let effects: Weak<Self> = Arc::downgrade(&dispatch);
         dispatch.runs.effects.set(effects.clone());
         dispatch.runs.queue_uses.set(effects);
@@ -89,6 +101,7 @@ impl Dispatch {
     /// The node stops: polls end empty, and the loops see that it stops.
     pub fn stop(&self) {
         self.matching.dismiss_all();
+        self.direct_calls.end();
         self.workers.end_polls(&|_| true);
         self.workers.leases.earlier.notify_one();
         self.matching.refills.wake();

@@ -28,6 +28,7 @@ use segno_store::{NamespaceKey, OpenRun, RunKey};
 use super::{
     Dispatch,
     delivery::{Delivery, HeldWork},
+    direct_calls::StartedCall,
     polls::{Poll, WorkerTask},
 };
 
@@ -51,6 +52,15 @@ pub struct StartedRequest {
     pub delivery: Delivery,
 }
 
+/// A task of the handlers of Nexus operations, taken by a worker.
+#[derive(Clone, Debug)]
+pub enum StartedNexusTask {
+    /// The request of an operation of a run.
+    Request(Box<StartedRequest>),
+    /// A direct call.
+    Call(StartedCall),
+}
+
 /// A request that is on its way to a worker.
 #[derive(Clone, Debug)]
 pub struct HeldRequest {
@@ -68,7 +78,7 @@ enum Destination {
     Gone,
 }
 
-impl WorkerTask for StartedRequest {
+impl WorkerTask for StartedNexusTask {
     async fn begin(
         dispatch: &Arc<Dispatch>,
         poll: &Poll,
@@ -76,12 +86,18 @@ impl WorkerTask for StartedRequest {
         offer: TaskOffer,
         delivery: Delivery,
     ) -> Result<Option<Self>, CallError> {
-        let TaskOffer::Nexus { run, scheduled_event_id, stamp, cancel } = offer else { return Ok(None) };
-        let request = RequestRef { scheduled_event_id, cancel, stamp };
+        let (run, request) = match offer {
+            TaskOffer::Call { id } => return Ok(dispatch.start_call(id, delivery).map(Self::Call)),
+            TaskOffer::Nexus { run, scheduled_event_id, stamp, cancel } => {
+                (run, RequestRef { scheduled_event_id, cancel, stamp })
+            }
+            _ => return Ok(None),
+        };
         let (dispatch, queue) = (dispatch.clone(), poll.queue.clone());
         finish(async move {
             let started = dispatch.start_request(run, request, &queue, &delivery).await;
-            dispatch.unless_over(run, started, &delivery).await
+            let started = dispatch.unless_over(run, started, &delivery).await?;
+            Ok(started.map(|started| Self::Request(Box::new(started))))
         })
         .await
     }

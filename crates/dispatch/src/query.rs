@@ -253,7 +253,7 @@ impl Dispatch {
         if let Some(remote) = self.remote_queues() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
-            return remote.offer_query(&queue, offer, place, sticky).await;
+            return remote.offer_unstored(&queue, offer, place, sticky).await;
         }
         let served = !sticky || self.matching.is_served(&queue);
         if served {

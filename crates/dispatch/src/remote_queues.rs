@@ -73,8 +73,9 @@ pub trait RemoteQueues: OtherNodes + Send + Sync + 'static {
     /// Hands a task to a worker that polls at this node, if the home of the queue has nothing to order; else offers it at the home.
     fn match_or_offer(self: Arc<Self>, offer: HomeOffer);
 
-    /// Offers a query at the home of its queue. False if it is one worker's own queue and that worker is not there.
-    fn offer_query<'a>(
+    /// Offers what only memory knows, a query or a direct call, at the home of its queue. False if it is one worker's own queue and that
+    /// worker is not there.
+    fn offer_unstored<'a>(
         &'a self,
         queue: &'a QueueKey,
         task: TaskOffer,

@@ -119,9 +119,11 @@ impl WorkerTask for StartedTask {
                     let started = Box::pin(dispatch.start_query(*query, &poll.sdk, &delivery)).await;
                     dispatch.unless_over(run, started, &delivery).await
                 }
-                TaskOffer::Activity { .. } | TaskOffer::Nexus { .. } | TaskOffer::Command(_) | TaskOffer::Remote(_) => {
-                    Ok(None)
-                }
+                TaskOffer::Activity { .. }
+                | TaskOffer::Nexus { .. }
+                | TaskOffer::Call { .. }
+                | TaskOffer::Command(_)
+                | TaskOffer::Remote(_) => Ok(None),
             }
         })
         .await

@@ -47,7 +47,7 @@ pub use config::{ConfigKey, DOCUMENT_PREFIX};
 pub use key::{QueueKey, QueueKind};
 pub use limits::LimitSource;
 pub use poller::{Poller, PollerVersion};
-pub use queue::{COMMAND_AGE_MAX, QUERY_PRIORITY, TRIAL_PRIORITY};
+pub use queue::{CALL_AGE_MAX, COMMAND_AGE_MAX, QUERY_PRIORITY, TRIAL_PRIORITY};
 pub use remote::{Command, RemoteRoute, RemoteTask, TaskKind};
 pub use route::TaskRoute;
 pub use stats::QueueStats;
@@ -620,6 +620,13 @@ impl Matching {
     pub fn stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
         let now = self.clock.now();
         lock(&self.queues).get(key).map(|queue| queue.stats(now)).unwrap_or_default()
+    }
+
+    /// The caller of a direct call left.
+    pub fn withdraw_call(&self, key: &QueueKey, call: u64) {
+        if let Some(queue) = lock(&self.queues).get_mut(key) {
+            queue.forget_calls(|queued| matches!(queued.task, TaskOffer::Call { id } if id == call));
+        }
     }
 
     /// A queue is about to get back what it forgot.

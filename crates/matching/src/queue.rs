@@ -29,6 +29,10 @@ pub const COMMANDS_MAX: usize = 1000;
 /// A command that waited this long is not worth taking. Long enough for a worker that was cut off and taken for lost to
 /// come back and hear that it must stop.
 pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
+/// No caller waits longer for a direct call to a handler.
+pub const CALL_AGE_MAX: Nanos = 60 * 1_000_000_000;
+/// From this many tasks on, direct calls of other nodes that are over are forgotten when a new one arrives.
+const CALLS_SWEEP: usize = 128;
 /// Queries come before everything else.
 pub const QUERY_PRIORITY: i32 = 0;
 /// Trials of a candidate come after everything else.
@@ -137,6 +141,9 @@ impl Queue {
         route: TaskRoute,
         now: Nanos,
     ) -> OfferOutcome {
+        if task.is_call() && self.len >= CALLS_SWEEP {
+            self.forget_calls(|queued| now - queued.since > CALL_AGE_MAX);
+        }
         let queued = QueuedTask { task, priority, since: now, fairness, route };
         let version = self.routing.version_for(&queued.route).cloned();
         self.lanes.open(version.as_ref()).measured.added(priority, now);
@@ -400,6 +407,15 @@ impl Queue {
         served && self.len < COMMANDS_MAX
     }
 
+    /// Forgets direct calls to handlers that are over.
+    pub fn forget_calls(&mut self, is_over: impl Fn(&QueuedTask) -> bool) {
+        let mut over = Vec::new();
+        for (_, lane) in self.lanes.iter_mut() {
+            lane.extract(|queued| !queued.task.is_call() || !is_over(queued), &mut over);
+        }
+        self.len -= over.len();
+    }
+
     /// Takes everything that waits, for another queue.
     pub fn drain(&mut self) -> Vec<TaskOffer> {
         self.len = 0;
@@ -466,7 +482,7 @@ impl Queue {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
                 TaskOffer::Activity { run, scheduled_event_id, .. }
                 | TaskOffer::Nexus { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
-                TaskOffer::Query(_) | TaskOffer::Command(_) | TaskOffer::Remote(_) => None,
+                TaskOffer::Call { .. } | TaskOffer::Query(_) | TaskOffer::Command(_) | TaskOffer::Remote(_) => None,
             })
             .collect()
     }
@@ -474,7 +490,13 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::lane::POLLERS_MAX, *};
+    use super::{
+        super::{
+            lane::POLLERS_MAX,
+            remote::{RemoteTask, TaskKind},
+        },
+        *,
+    };
 
     const BACKLOG_MAX: usize = 50_000;
 
@@ -541,6 +563,27 @@ mod tests {
         assert!(queue.is_overflowed(), "another one was forgotten for it");
         assert_eq!(queue.len(), BACKLOG_MAX);
         assert_eq!(run_of(queue.take(None, 0)), Some(1_000_000));
+    }
+
+    #[test]
+    fn calls_whose_callers_left_are_forgotten() {
+        let mut queue = Queue::new(BACKLOG_MAX, LaneRouting::SingleLane);
+        queue.offer(task(7), 3, 0);
+        queue.offer(TaskOffer::Call { id: 1 }, 3, 0);
+        queue.offer(TaskOffer::Call { id: 2 }, 3, 0);
+        queue.forget_calls(|queued| matches!(queued.task, TaskOffer::Call { id: 1 }));
+        assert_eq!(queue.len(), 2);
+        let remote = || {
+            let call = RemoteTask { kind: TaskKind::Call as i32, query: 3, ..Default::default() };
+            TaskOffer::Remote(Box::new(call))
+        };
+        for _ in queue.len()..CALLS_SWEEP {
+            queue.offer(remote(), 3, CALL_AGE_MAX / 2);
+        }
+        queue.offer(remote(), 3, CALL_AGE_MAX + 1);
+        assert_eq!(queue.len(), CALLS_SWEEP, "the oldest made room");
+        queue.offer(remote(), 3, 2 * CALL_AGE_MAX);
+        assert_eq!(queue.len(), 3, "a task of a run, the last call and the one before it");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct RemoteTask {
     /// Of a workflow task that exists in memory alone.
     #[prost(bool, tag = "6")]
     pub speculative: bool,
-    /// Of a query.
+    /// Of a query, or of a direct call to a handler.
     #[prost(fixed64, tag = "7")]
     pub query: u64,
     /// A command for a worker.
@@ -85,6 +85,8 @@ pub enum TaskKind {
     Command = 4,
     /// A request to the handler of a Nexus operation.
     Nexus = 5,
+    /// A direct call to such a handler.
+    Call = 6,
 }
 
 /// A command for a worker.

@@ -43,6 +43,11 @@ pub enum TaskOffer {
         /// Whether it is the request to cancel it.
         cancel: bool,
     },
+    /// A direct call to a handler; it exists in memory alone.
+    Call {
+        /// Which call.
+        id: u64,
+    },
     /// A query; it exists in memory alone.
     Query(Box<QueryTask>),
     /// A command for a worker; it exists in memory alone.
@@ -57,9 +62,18 @@ impl TaskOffer {
         match self {
             Self::Workflow { speculative, .. } => !speculative,
             Self::Activity { .. } | Self::Nexus { .. } => true,
-            Self::Query(_) | Self::Command(_) => false,
+            Self::Call { .. } | Self::Query(_) | Self::Command(_) => false,
             // Queries and what is speculative are gone if the queue forgets them.
             Self::Remote(task) => task.query == 0 && !task.speculative,
+        }
+    }
+
+    /// Whether it is a direct call to a handler, of this node or of another one.
+    pub(super) fn is_call(&self) -> bool {
+        match self {
+            Self::Call { .. } => true,
+            Self::Remote(task) => task.kind() == remote::TaskKind::Call,
+            _ => false,
         }
     }
 }

@@ -11,9 +11,9 @@ pub use segno_deployments::{
     QueueType, Version as WorkerVersion, calls, named_version, names,
 };
 pub use segno_dispatch::{
-    CompletedTask, Delivery, Dispatch, ForwardedCall, Poll, PollOutcome, QueueGauge, StartedActivity, StartedRequest,
-    StartedTask, TrialCandidate, TrialFailure, TrialOutcome, VersionGauge, WorkerTask, failure_type, route_of,
-    trial_task_events,
+    CallAnswer, CompletedTask, Delivery, DirectCall, DirectCallError, Dispatch, ForwardedCall, Poll, PollOutcome,
+    QueueGauge, StartedActivity, StartedCall, StartedNexusTask, StartedRequest, StartedTask, TrialCandidate,
+    TrialFailure, TrialOutcome, VersionGauge, WorkerTask, failure_type, route_of, trial_task_events,
 };
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
@@ -27,8 +27,8 @@ pub use segno_environment::{
     lock,
 };
 pub use segno_matching::{
-    LaneService, LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService,
-    QueueStats, RemoteTask, TaskOffer, TaskRoute, WorkerCommandTask,
+    CALL_AGE_MAX, LaneService, LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind,
+    QueueService, QueueStats, RemoteTask, TaskOffer, TaskRoute, WorkerCommandTask,
 };
 pub use segno_operations::{
     AccessKey, AccessKeys, BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Batches, ExportCounts, MoveError,
@@ -38,12 +38,12 @@ pub use segno_operations::{
 pub use segno_runs::endpoints::{Endpoint, EndpointError, EndpointSpec, EndpointTarget, Endpoints, WorkerTarget};
 pub use segno_runs::ports::{PortFuture, owner::Place};
 pub use segno_runs::{
-    ActivityToken, CallError, CallLimits, CallbackToken, CompletionPages, Current, CustomAttribute, FoundRun,
-    FoundRuns, HistoryPage, HistoryView, ListCaller, ListPosition, Namespace, NamespaceDetail, NamespaceName,
-    Namespaces, NewNamespace, NexusTaskToken, NodeOptions, PAGES_MAX, PagesLost, QueryAnswer, QueryFailure, QueryReply,
-    QueryToken, RULES_MAX, RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal, StartedAndUpdated,
-    TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, Uses, WaitFor, WithStartError,
-    WorkflowKey, kind_of, state_facts, with_request_bytes,
+    ActivityToken, CallError, CallLimits, CallbackToken, CompletionError, CompletionPages, Current, CustomAttribute,
+    FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller, ListPosition, Namespace, NamespaceDetail, NamespaceName,
+    Namespaces, NewNamespace, NexusCallToken, NexusTaskToken, NodeOptions, PAGES_MAX, PagesLost, QueryAnswer,
+    QueryFailure, QueryReply, QueryToken, RULES_MAX, RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal,
+    StartedAndUpdated, TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, Uses, WaitFor,
+    WithStartError, WorkflowKey, kind_of, state_facts, with_request_bytes,
 };
 pub use segno_scripts::{
     Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,

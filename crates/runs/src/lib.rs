@@ -69,6 +69,7 @@ pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
 pub use options::NodeOptions;
+pub use outbox::CompletionError;
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use replayable::CompletedTaskEvents;
 pub use rules::RULES_MAX;
@@ -76,7 +77,9 @@ pub use runs::Runs;
 pub use slots::{Current, RunSelector, WorkflowKey, with_request_bytes};
 pub use start_limits::StartRefusal;
 pub use starts::{SignalWithStart, StartOutcome};
-pub use tokens::{ActivityToken, CallbackToken, NexusTaskToken, QueryToken, TaskToken, Token, TokenError};
+pub use tokens::{
+    ActivityToken, CallbackToken, NexusCallToken, NexusTaskToken, QueryToken, TaskToken, Token, TokenError,
+};
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
 pub use visibility::{FoundRun, FoundRuns, facts_of, kind_of, state_facts};

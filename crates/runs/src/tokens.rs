@@ -105,6 +105,17 @@ pub struct NexusTaskToken {
     pub taken_time: Nanos,
 }
 
+/// Token of a direct call to a handler, see [`NexusTaskToken`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct NexusCallToken {
+    /// Which call.
+    #[prost(fixed64, tag = "1")]
+    pub call: u64,
+    /// The node where its caller waits; 0 if there is only one.
+    #[prost(uint64, tag = "2")]
+    pub node: u64,
+}
+
 /// Names the operation that a completion reports on. Handlers keep it, and it may leave the cluster.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct CallbackToken {
@@ -169,17 +180,37 @@ impl Token for QueryToken {
 impl Token for NexusTaskToken {
     const KIND: u8 = 10;
 
-    /// As text: the Python SDK logs it as such.
     fn seal(&self, key: &[u8; 16]) -> Bytes {
-        let mut body = self.encode_to_vec();
-        let mac = mac(Self::KIND, key, &body);
-        body.extend_from_slice(&mac);
-        URL_SAFE_NO_PAD.encode(body).into()
+        seal_as_text(self, key)
     }
 
     fn open(sealed: &[u8], key: &[u8; 16]) -> Result<Self, TokenError> {
-        open(&URL_SAFE_NO_PAD.decode(sealed).map_err(|_| TokenError)?, key)
+        open_text(sealed, key)
     }
+}
+
+impl Token for NexusCallToken {
+    const KIND: u8 = 12;
+
+    fn seal(&self, key: &[u8; 16]) -> Bytes {
+        seal_as_text(self, key)
+    }
+
+    fn open(sealed: &[u8], key: &[u8; 16]) -> Result<Self, TokenError> {
+        open_text(sealed, key)
+    }
+}
+
+/// A token as text: the Python SDK logs those of Nexus tasks as such.
+fn seal_as_text<T: Token>(token: &T, key: &[u8; 16]) -> Bytes {
+    let mut body = token.encode_to_vec();
+    let mac = mac(T::KIND, key, &body);
+    body.extend_from_slice(&mac);
+    URL_SAFE_NO_PAD.encode(body).into()
+}
+
+fn open_text<T: Token>(sealed: &[u8], key: &[u8; 16]) -> Result<T, TokenError> {
+    open(&URL_SAFE_NO_PAD.decode(sealed).map_err(|_| TokenError)?, key)
 }
 
 const CALLBACK_KIND: u8 = 11;

@@ -434,6 +434,15 @@ impl Security {
         self.caller(by, credentials).await
     }
 
+    /// The answer to a caller that shows a token which this server did not make: `wrong`, or that its address has to wait. A server that
+    /// authenticates nobody lets nobody wait.
+    pub fn refuse_token(&self, credentials: &Credentials, wrong: Status) -> Status {
+        match self.authenticates() {
+            true => self.throttle.refusal(credentials.address, wrong),
+            false => wrong,
+        }
+    }
+
     /// The caller with these credentials.
     async fn caller(&self, by: &Authentication, credentials: &Credentials) -> Result<Arc<Caller>, Status> {
         let now = wall_clock();

@@ -28,7 +28,7 @@ use crate::{
     connections::{AbortOnDrop, Services},
     http_access,
     in_process::InProcessCaller,
-    metrics,
+    metrics, nexus_http,
     security::{
         Credentials,
         tls::{Protocol, Stream},
@@ -125,6 +125,11 @@ async fn accept(
                         return Ok(http_access::misnamed().map(Either::Left));
                     }
                     let credentials = http_access::credentials(&request, certificate, Some(address));
+                    if let Some(route) = nexus_http::route(request.uri().path()) {
+                        let known = || under_way.of_known_caller();
+                        let answer = nexus_http::answer(&services, route, request, credentials, known).await;
+                        return Ok(answer.map(Either::Left));
+                    }
                     let path = request.uri().path();
                     let is_known = Web::has(path) || flows::is_one(path) || OWN.contains(&path);
                     // On a server that is alone it is a path of Temporal's HTTP API.

@@ -18,6 +18,7 @@ mod http;
 mod http_access;
 mod in_process;
 mod metrics;
+mod nexus_http;
 mod otel;
 mod peer_calls;
 mod peers;

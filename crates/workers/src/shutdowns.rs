@@ -106,7 +106,7 @@ impl Workers {
                     self.runs.offer_workflow_task(&current.run);
                 }
             }
-            TaskOffer::Activity { .. } | TaskOffer::Nexus { .. } => {}
+            TaskOffer::Activity { .. } | TaskOffer::Nexus { .. } | TaskOffer::Call { .. } => {}
             TaskOffer::Command(_) => {}
             // Its owner hears by the time-out of the sticky queue.
             TaskOffer::Remote(_) => {}

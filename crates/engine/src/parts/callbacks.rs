@@ -19,7 +19,7 @@ use crate::{
     payload,
     state::{
         CallbackState, RegisteredCallback, RunState,
-        outbox::{CallbackDue, Content},
+        outbox::{CallbackDue, CallbackReport, Content, ReportedOutcome},
         run::Run,
     },
     transition::draft::Draft,
@@ -109,8 +109,18 @@ pub fn header<'a>(callback: &'a Callback, name: &str) -> Option<&'a str> {
     nexus.header.get(name).map(String::as_str)
 }
 
+/// How an operation ended, by the report of its callback.
+pub fn end_of(report: &CallbackReport) -> OperationEnd {
+    match report.reported.as_ref().and_then(|end| end.outcome.clone()) {
+        Some(ReportedOutcome::Completed(result)) => OperationEnd::Completed(Some(result)),
+        Some(ReportedOutcome::Failed(failure)) => OperationEnd::Failed(failure),
+        Some(ReportedOutcome::Canceled(failure)) => OperationEnd::Canceled(failure),
+        None => end_of_workflow(&report.closing_event),
+    }
+}
+
 /// How the operation ended that a workflow stands for, by the event that closed it.
-pub fn end_of(closing: &HistoryEvent) -> OperationEnd {
+fn end_of_workflow(closing: &HistoryEvent) -> OperationEnd {
     let failed = |message: &str, info| {
         OperationEnd::Failed(Failure { message: message.to_owned(), failure_info: Some(info), ..Default::default() })
     };

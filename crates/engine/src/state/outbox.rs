@@ -3,7 +3,7 @@
 
 use segno_proto::{
     Nanos,
-    common::{Callback, Header, Link, Payloads, WorkflowExecution},
+    common::{Callback, Header, Link, Payload, Payloads, WorkflowExecution},
     events::{HistoryEvent, StartChildWorkflowExecutionInitiatedEventAttributes},
     failure::Failure,
     sdk::UserMetadata,
@@ -255,4 +255,33 @@ pub struct CallbackReport {
     /// The event that stands for the start of the operation.
     #[prost(message, optional, tag = "4")]
     pub link: Option<Link>,
+    /// The end that a handler outside the server reported. It counts instead of the closing event.
+    #[prost(message, optional, tag = "5")]
+    pub reported: Option<ReportedEnd>,
+}
+
+/// The end of an operation, as a handler outside the server reported it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReportedEnd {
+    /// How it ended.
+    #[prost(oneof = "ReportedOutcome", tags = "1, 2, 3")]
+    pub outcome: Option<ReportedOutcome>,
+    /// Links of its start.
+    #[prost(message, repeated, tag = "4")]
+    pub links: Vec<Link>,
+}
+
+/// The outcome of an operation.
+#[allow(clippy::large_enum_variant)]
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum ReportedOutcome {
+    /// With a result.
+    #[prost(message, tag = "1")]
+    Completed(Payload),
+    /// With a failure.
+    #[prost(message, tag = "2")]
+    Failed(Failure),
+    /// It was canceled.
+    #[prost(message, tag = "3")]
+    Canceled(Failure),
 }

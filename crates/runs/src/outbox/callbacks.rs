@@ -19,7 +19,7 @@ use segno_proto::{
     enums::EventType,
     failure::Failure,
 };
-use segno_store::{Commit, OutboxKey};
+use segno_store::{Commit, OutboxKey, RunKey};
 
 use crate::{
     error::CallError,
@@ -32,6 +32,23 @@ use crate::{
 
 /// Why a receiver rejects a message: its run is closed.
 const CLOSED: i32 = 1;
+
+/// Why the report that an operation ended is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum CompletionError {
+    /// This server did not make its token.
+    #[error("invalid callback token")]
+    Token,
+    /// The workflow is closed.
+    #[error("workflow execution already completed")]
+    Closed,
+    /// The operation has ended, or its workflow is gone.
+    #[error("operation not found")]
+    OperationNotFound,
+    /// It may be accepted later.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
 
 impl Runs {
     /// Delivers a callback, and notes at its run what became of it.
@@ -53,7 +70,7 @@ impl Runs {
                 match self.at_receiver(&caller, &filled, key).await? {
                     DeliveryResult::Rejected(code) => {
                         let why =
-                            if code == CLOSED { "workflow execution already completed" } else { "operation not found" };
+                            if code == CLOSED { CompletionError::Closed } else { CompletionError::OperationNotFound };
                         Err(callbacks::refusal(format!("handler error (NOT_FOUND): {why}")))
                     }
                     _ => Ok(()),
@@ -111,7 +128,7 @@ impl Runs {
         let closing_event = self.stored_event(&current, run.state().close_event_id).await?;
         let started_time = if registered.time > 0 { registered.time } else { run.info.start_time };
         let link = Some(link_to_start(run, &registered.request_id));
-        Ok(Some(CallbackReport { callback, closing_event, started_time, link }))
+        Ok(Some(CallbackReport { callback, closing_event, started_time, link, reported: None }))
     }
 
     /// The workflow whose operation a callback reports to, and the token that says so; `None` if this server did not make the token.
@@ -119,6 +136,21 @@ impl Runs {
         let token = callbacks::header(callback, callbacks::TOKEN_HEADER)?;
         let (namespace, token) = self.open_callback_token(token)?;
         Some((WorkflowKey::new(namespace.key, &token.workflow_id), token))
+    }
+
+    /// Delivers the report of a handler outside the server to the node of the workflow whose operation it is about. The receiver rejects it
+    /// as it does a callback.
+    pub async fn completed_outside(self: &Arc<Self>, report: CallbackReport) -> Result<(), CompletionError> {
+        let (caller, _) = self.caller_of(&report.callback).ok_or(CompletionError::Token)?;
+        let due = CallbackDue { index: 0, report: Some(report) };
+        let message = OutboxMessage { content: Some(Content::Callback(due)), ..Default::default() };
+        // No run sent it, and no row is removed with it.
+        let no_row = OutboxKey { sender: RunKey(0), sequence: 0 };
+        match self.at_receiver(&caller, &message, no_row).await? {
+            DeliveryResult::Rejected(CLOSED) => Err(CompletionError::Closed),
+            DeliveryResult::Rejected(_) => Err(CompletionError::OperationNotFound),
+            _ => Ok(()),
+        }
     }
 
     /// The receiver's half of a callback.
@@ -134,8 +166,8 @@ impl Runs {
             request_id: token.request_id.clone(),
             token: operation_token.unwrap_or_default().to_owned(),
             started_time: report.started_time,
-            links: report.link.into_iter().collect(),
-            end: callbacks::end_of(&report.closing_event),
+            links: report.link.iter().chain(report.reported.iter().flat_map(|end| &end.links)).cloned().collect(),
+            end: callbacks::end_of(&report),
         };
         match self.complete_operation(caller, &token, completion).await {
             Ok(()) => Ok(DeliveryResult::Done),

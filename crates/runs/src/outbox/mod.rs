@@ -13,4 +13,5 @@ mod queue;
 mod scheduled;
 
 pub use attempts::run;
+pub use callbacks::CompletionError;
 pub use queue::Outbox;

@@ -10,7 +10,7 @@ use prost::Message;
 use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
 use segno_node::{
     ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, ForwardedCall,
-    ForwardedReply, NexusTaskToken, Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
+    ForwardedReply, NexusCallToken, NexusTaskToken, Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use segno_proto::{
     Rpc,
@@ -143,11 +143,15 @@ fn place_of(node: &Node, route: &Route) -> Place {
             None => query_node(node, namespace, token).map_or(Place::Here, |asker| node.runs.node_place(asker)),
         },
         Route::NexusTask(namespace, token) => {
-            let namespace = node.runs.namespaces.get(namespace);
-            let token = namespace.and_then(|namespace| NexusTaskToken::open(token, &namespace.token_key).ok());
-            token.map_or(Place::Here, |token| {
-                node.runs.place(&WorkflowKey::new(NamespaceKey(token.namespace), &token.workflow_id))
-            })
+            let Some(namespace) = node.runs.namespaces.get(namespace) else { return Place::Here };
+            let key = &namespace.token_key;
+            match NexusTaskToken::open(token, key) {
+                Ok(token) => node.runs.place(&WorkflowKey::new(NamespaceKey(token.namespace), &token.workflow_id)),
+                Err(_) => {
+                    let call = NexusCallToken::open(token, key);
+                    call.map_or(Place::Here, |token| node.runs.node_place(token.node))
+                }
+            }
         }
         Route::Query(token) => {
             let body = token.len().checked_sub(MAC_BYTES).map(|length| &token[..length]);

@@ -62,7 +62,8 @@ fn is_name(name: &str) -> bool {
         && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-fn queue(name: &str) -> Option<&'static str> {
+/// Why there can be no handlers at a queue.
+pub fn queue(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("taskQueue is not set");
     }

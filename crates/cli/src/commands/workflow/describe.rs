@@ -308,8 +308,8 @@ Pending children: 1
         let shown = text(&answer, None, "n", false, Timestamp::from_second(1_000_000_060).expect("a time"));
         let expected = "\
 Pending Nexus operations: 2
-  Endpoint  Service  Operation  State      Attempt  Cancellation        Next           LastFailure
-  e         s        o          Started    1        BackingOff          in 30 seconds  not now
+  Endpoint  Service  Operation  State      Attempt  Cancellation         Next           LastFailure
+  e         s        o          Started    1        BackingOff           in 30 seconds  not now
   e         s        o          Scheduled  0        Waits for the start
 ";
         assert!(shown.ends_with(expected), "{shown}");

@@ -5,7 +5,7 @@ use segno_engine::{
     nexus::{CancelAnswer, RequestRef, StartAnswer, answer_cancel, answer_start},
 };
 use segno_nexus::{failed_task, start_answer};
-use segno_node::{CallError, NexusTaskToken, RunSelector, WorkflowKey};
+use segno_node::{CallAnswer, CallError, NexusCallToken, NexusTaskToken, RunSelector, WorkflowKey};
 use segno_proto::workflowservice::{
     RespondNexusTaskCompletedRequest, RespondNexusTaskCompletedResponse, RespondNexusTaskFailedRequest,
     RespondNexusTaskFailedResponse,
@@ -32,6 +32,11 @@ impl Workflows {
         let token = match self.open::<NexusTaskToken>(&request.namespace, &request.task_token) {
             Ok((_, token)) => token,
             Err(refused) => {
+                if let Ok((_, token)) = self.open::<NexusCallToken>(&request.namespace, &request.task_token) {
+                    start_answer(request.response.clone()).map_err(Status::invalid_argument)?;
+                    self.answer_call(&token, CallAnswer::Completed(request.response))?;
+                    return Ok(reply);
+                }
                 // Whether an activity stopped that a command ended is seen by its own report.
                 self.open::<CommandToken>(&request.namespace, &request.task_token).map_err(|_| refused)?;
                 return Ok(reply);
@@ -54,6 +59,11 @@ impl Workflows {
         let token = match self.open::<NexusTaskToken>(&request.namespace, &request.task_token) {
             Ok((_, token)) => token,
             Err(refused) => {
+                if let Ok((_, token)) = self.open::<NexusCallToken>(&request.namespace, &request.task_token) {
+                    failed_task(request.error.clone(), request.failure.clone()).map_err(Status::invalid_argument)?;
+                    self.answer_call(&token, CallAnswer::Failed(request.error, request.failure))?;
+                    return Ok(reply);
+                }
                 let (_, token) =
                     self.open::<CommandToken>(&request.namespace, &request.task_token).map_err(|_| refused)?;
                 tracing::debug!(command = token.id, "a worker did not carry out a command");
@@ -68,6 +78,14 @@ impl Workflows {
         };
         self.answer_request(token, answer).await?;
         Ok(reply)
+    }
+
+    /// Hands the answer to a direct call to its caller, who waits at this node.
+    fn answer_call(&self, token: &NexusCallToken, answer: CallAnswer) -> Result<(), Status> {
+        match self.node.dispatch.direct_calls.answer(token.call, answer) {
+            true => Ok(()),
+            false => Err(failed(Rejection::NexusTaskNotFound.into())),
+        }
     }
 
     async fn answer_request(&self, token: NexusTaskToken, answer: Answer) -> Result<(), Status> {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use segno_engine::nexus::{operation_time, request_time};
 use segno_nexus::{go_duration, milliseconds, read_span, to_event, to_url};
 use segno_node::{
-    CONTROL_QUEUES, CallbackToken, Caller, Namespace, NexusTaskToken, Poll, PollOutcome, PollerVersion, QueueKey,
-    QueueKind, QueueType, StartedRequest, Token,
+    CONTROL_QUEUES, CallbackToken, Caller, Namespace, NexusCallToken, NexusTaskToken, Poll, PollOutcome, PollerVersion,
+    QueueKey, QueueKind, QueueType, StartedCall, StartedNexusTask, StartedRequest, Token,
 };
 use segno_proto::{
     Nanos,
@@ -75,7 +75,7 @@ impl Workflows {
             return self.poll_command(&namespace, &poll).await;
         }
         let begun = Instant::now();
-        let polled: Option<PollOutcome<StartedRequest>> = match task {
+        let polled: Option<PollOutcome<StartedNexusTask>> = match task {
             Some(task) => {
                 self.node.dispatch.begin_for(&poll, None, &task).await.map_err(failed)?.map(PollOutcome::Here)
             }
@@ -89,9 +89,15 @@ impl Workflows {
             Some(PollOutcome::There { body, delivery }) => return answer_there(body, delivery),
             None => return Ok(Response::new(PollNexusTaskQueueResponse::default())),
         };
-        let delivery = started.delivery.clone();
+        let delivery = match &started {
+            StartedNexusTask::Request(request) => request.delivery.clone(),
+            StartedNexusTask::Call(call) => call.delivery.clone(),
+        };
         let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, &poll.version, begun.elapsed()));
-        let task = self.task_of(&namespace, started);
+        let task = match started {
+            StartedNexusTask::Request(request) => self.task_of(&namespace, *request),
+            StartedNexusTask::Call(call) => self.task_of_call(&namespace, call),
+        };
         let mut response = Response::new(PollNexusTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);
         Ok(response)
@@ -108,6 +114,20 @@ impl Workflows {
         let mut response = Response::new(commands::task_of(namespace, command));
         response.extensions_mut().insert(delivery);
         Ok(response)
+    }
+
+    /// A direct call as the wire has it.
+    fn task_of_call(&self, namespace: &Namespace, started: StartedCall) -> PollNexusTaskQueueResponse {
+        let StartedCall { id, call, .. } = started;
+        let token = NexusCallToken { call: id, node: self.node.runs.node_number };
+        let mut request = call.request;
+        let left = call.deadline.saturating_duration_since(Instant::now());
+        add_times(&mut request.header, Nanos::try_from(left.as_nanos()).unwrap_or(Nanos::MAX));
+        PollNexusTaskQueueResponse {
+            task_token: token.seal(&namespace.token_key),
+            request: Some(request),
+            ..Default::default()
+        }
     }
 
     /// A request as the wire has it. `namespace` is that of the handler.
