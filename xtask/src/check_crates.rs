@@ -18,6 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-store", &[]),
     ("segno-store-sqlite", &["segno-store"]),
     ("segno-tls", &[]),
+    ("segno-http-client", &["segno-tls"]),
     ("segno-store-postgres", &["segno-store", "segno-tls"]),
     // The parts of a node: docs/internals/decisions/039-crates-of-a-node.md.
     ("segno-environment", &["segno-engine", "segno-proto", "segno-store"]),
@@ -45,6 +46,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-workers",
         ],
     ),
+    (
+        "segno-http-sender",
+        &[
+            "segno-engine",
+            "segno-environment",
+            "segno-http-client",
+            "segno-nexus",
+            "segno-proto",
+            "segno-runs",
+            "segno-store",
+        ],
+    ),
     ("segno-scripts", &["segno-engine", "segno-environment", "segno-flow", "segno-proto", "segno-runs", "segno-store"]),
     (
         "segno-cluster",
@@ -68,6 +81,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-deployments",
             "segno-engine",
             "segno-environment",
+            "segno-http-sender",
             "segno-matching",
             "segno-operations",
             "segno-proto",
@@ -78,7 +92,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("segno-calls", &["segno-proto", "segno-engine", "segno-store", "segno-node"]),
-    ("segno-security", &["segno-proto", "segno-node", "segno-calls", "segno-tls"]),
+    ("segno-security", &["segno-proto", "segno-node", "segno-calls", "segno-http-client", "segno-tls"]),
     // Calls reach the server through a port, so that these two compile beside it.
     ("segno-http-api", &["segno-proto", "segno-proto-json", "segno-flow", "segno-calls"]),
     (
@@ -158,6 +172,18 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ("segno-runs", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-workers", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-dispatch", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    (
+        "segno-http-sender",
+        &[
+            "segno-engine",
+            "segno-environment",
+            "segno-http-client",
+            "segno-nexus",
+            "segno-proto",
+            "segno-runs",
+            "segno-store",
+        ],
+    ),
     ("segno-scripts", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-cluster", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-node", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),

@@ -16,6 +16,7 @@ mod liveness;
 mod logs;
 mod moving;
 mod output;
+mod outside;
 mod protection;
 mod running;
 mod serve;

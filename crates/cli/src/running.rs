@@ -12,7 +12,8 @@ use std::{
 
 use anyhow::Context;
 use segno_node::{
-    Clock, DatabaseClock, Environment, Listener, Network, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock,
+    Clock, DatabaseClock, Environment, HttpSettings, Listener, Network, Node, NodeIdentity, NodeOptions, SkippingClock,
+    SystemClock,
 };
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Store};
@@ -83,6 +84,8 @@ pub struct Plan {
     pub discard_damaged_log: bool,
     /// Settings of the node.
     pub node: NodeOptions,
+    /// Which servers elsewhere it may call.
+    pub http: HttpSettings,
     /// Whether time is skipped while nothing is under way. Only in memory.
     pub skipping: TimeSkippingMode,
     /// What must be there before the first call is served.
@@ -200,7 +203,7 @@ impl Plan {
             let _ = told.wait_for(|stop| *stop).await;
         };
         let environment = Environment { clock: self.skipping.clock(&*store), ..environment };
-        let node = Node::start_among(store, environment, self.node, listener).await?;
+        let node = Node::start_among(store, environment, self.node, self.http, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             ServerStore::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),

@@ -15,6 +15,7 @@ use crate::{
     exit::Usage,
     liveness::Liveness,
     logs,
+    outside::Outside,
     protection::Protection,
     running::{Data, Plan, TimeSkippingMode},
     setup::Setup,
@@ -98,6 +99,8 @@ pub struct Serve {
     #[command(flatten)]
     versioning: Versioning,
     #[command(flatten)]
+    outside: Outside,
+    #[command(flatten)]
     protection: Protection,
     #[command(flatten)]
     traces: Traces,
@@ -157,7 +160,8 @@ impl Serve {
             node.limits.transaction_bytes = PAGED_TRANSACTION_BYTES;
         }
         let discard_damaged_log = self.discard_damaged_log;
-        Plan { listen, data, discard_damaged_log, node, skipping: TimeSkippingMode::Off, setup: Setup::default() }.run()
+        let (http, skipping) = (self.outside.settings(), TimeSkippingMode::Off);
+        Plan { listen, data, discard_damaged_log, node, http, skipping, setup: Setup::default() }.run()
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
-use segno_node::NodeOptions;
+use segno_node::{AllowedTargets, CallbackUrl, NodeOptions};
 use segno_proto::{Nanos, enums::IndexedValueType};
 use segno_server::ServerOptions;
 use segno_store_sqlite::DATABASE_FILE;
@@ -21,6 +21,7 @@ use crate::{
     exit::Usage,
     liveness::Liveness,
     logs,
+    outside::{self, Outside},
     protection::Protection,
     running::{Data, Plan, TimeSkippingMode},
     setup::Setup,
@@ -61,7 +62,8 @@ pub struct StartDev {
     /// frontend.WorkflowPauseEnabled, frontend.workflowRulesAPIsEnabled, history.enableWorkflowTaskCompletionPagination,
     /// system.transactionSizeLimit, system.enableDeploymentVersions, matching.maxDeployments, matching.maxVersionsInDeployment,
     /// matching.maxTaskQueuesInDeploymentVersion, matching.maxVersionsInTaskQueue, matching.PollerHistoryTTL,
-    /// matching.wv.VersionDrainageStatusVisibilityGracePeriod, component.nexusoperations.limit.operation.concurrency.
+    /// matching.wv.VersionDrainageStatusVisibilityGracePeriod, component.nexusoperations.limit.operation.concurrency,
+    /// component.nexusoperations.callback.endpoint.template, callback.allowedAddresses.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP if --http-port is not given.
@@ -88,6 +90,8 @@ pub struct StartDev {
     connections: Connections,
     #[command(flatten)]
     liveness: Liveness,
+    #[command(flatten)]
+    outside: Outside,
     #[command(flatten)]
     protection: Protection,
     #[command(flatten)]
@@ -159,6 +163,8 @@ enum Setting {
     DrainageGrace(Nanos),
     PollerTtl(Nanos),
     PendingOperations(usize),
+    CallbackTargets(AllowedTargets),
+    CallbackUrl(CallbackUrl),
     NoEffect,
     Unknown(String),
 }
@@ -190,6 +196,14 @@ fn setting(text: &str) -> Result<Setting, String> {
         "matching.maxversionsintaskqueue" => Ok(Setting::VersionsOfQueueMax(bytes()?)),
         "matching.wv.versiondrainagestatusvisibilitygraceperiod" => Ok(Setting::DrainageGrace(duration()?)),
         "matching.pollerhistoryttl" => Ok(Setting::PollerTtl(duration()?)),
+        "callback.allowedaddresses" | "component.callbacks.allowedaddresses" => {
+            let targets = outside::temporal_addresses(&value).map_err(|error| format!("{key}: {error}"))?;
+            Ok(Setting::CallbackTargets(targets))
+        }
+        "component.nexusoperations.callback.endpoint.template" => {
+            let url = CallbackUrl::template(value.trim_matches('"')).map_err(|error| format!("{key}: {error}"))?;
+            Ok(Setting::CallbackUrl(url))
+        }
         "component.nexusoperations.limit.operation.concurrency" => Ok(Setting::PendingOperations(bytes()?)),
         // What they set is always so here, or the calls that they allow stay refused.
         "system.enabledeployments"
@@ -245,6 +259,7 @@ impl StartDev {
         let given = self.http_port.or(self.ui_port).or(self.metrics_port);
         let http_port = given.unwrap_or_else(|| if self.meaningless.headless { 0 } else { pages_port(ip, self.port) });
         let mut node = NodeOptions { leases: self.liveness.settings(), ..Default::default() };
+        let mut http = self.outside.settings();
         let limits = &mut node.limits;
         for setting in &self.dynamic_config_value {
             match setting {
@@ -265,6 +280,8 @@ impl StartDev {
                 Setting::DrainageGrace(grace) => node.deployments.drainage_grace = *grace,
                 Setting::PollerTtl(ttl) => node.deployments.poller_ttl = *ttl,
                 Setting::PendingOperations(count) => limits.pending_operations = *count,
+                Setting::CallbackTargets(targets) => http.callback_targets = targets.clone(),
+                Setting::CallbackUrl(url) => http.callback_url = Some(url.clone()),
                 Setting::NoEffect | Setting::Unknown(_) => {}
             }
         }
@@ -284,6 +301,7 @@ impl StartDev {
             data,
             discard_damaged_log: false,
             node,
+            http,
             skipping: if self.skip_time { TimeSkippingMode::Unlocked } else { TimeSkippingMode::Off },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
@@ -458,6 +476,10 @@ mod tests {
         assert!(setting("limit.historyCount.suggestContinueAsNew=0").is_err());
         assert!(setting("limit.historyCount.suggestContinueAsNew=\"many\"").is_err());
         assert!(setting("nothing").is_err());
+        let template = "component.nexusoperations.callback.endpoint.template=\"http://h/{{.NamespaceName}}\"";
+        assert!(matches!(setting(template), Ok(Setting::CallbackUrl(_))));
+        let addresses = r#"callback.allowedAddresses=[{"Pattern":"*","AllowInsecure":true}]"#;
+        assert!(matches!(setting(addresses), Ok(Setting::CallbackTargets(_))));
         assert!(parse(&["--search-attribute", "A=Kewyord"]).is_err());
     }
 

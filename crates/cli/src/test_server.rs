@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::bail;
-use segno_node::NodeOptions;
+use segno_node::{HttpSettings, NodeOptions};
 use segno_server::{ConnectionLimits, SecurityOptions, ServerOptions};
 
 use crate::{
@@ -62,6 +62,7 @@ impl TestServer {
             data: Data::InMemory,
             discard_damaged_log: false,
             node: NodeOptions::default(),
+            http: HttpSettings::default(),
             skipping: self.skipping,
             setup: Setup { namespaces: Vec::new(), search_attributes: Vec::new() },
         };

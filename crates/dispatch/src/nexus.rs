@@ -3,25 +3,22 @@
 //! The queue is one of the namespace of the handler, the run may be of another one. Taking a request writes nothing; see
 //! [`segno_engine::nexus`].
 
-use std::{marker::PhantomData, sync::Arc};
+use std::sync::Arc;
 
 use segno_deployments::hash_of;
 use segno_engine::{
-    Rejection, Run,
+    Run,
     nexus::{self, RequestRef},
     state::nexus::Operation,
 };
 use segno_environment::{finish::finish, metrics::count};
 use segno_matching::{PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, TaskRoute};
-use segno_proto::{
-    common::WorkerVersionStamp,
-    events::{NexusOperationScheduledEventAttributes, history_event::Attributes},
-};
+use segno_proto::{common::WorkerVersionStamp, events::NexusOperationScheduledEventAttributes};
 use segno_runs::{
-    NamespaceName,
+    NamespaceName, TakenRequest,
     endpoints::{Endpoint, EndpointTarget},
     error::CallError,
-    slots::{Call, Current, RunSelector, SlotState, WorkflowKey},
+    slots::{RunSelector, WorkflowKey},
 };
 use segno_store::{NamespaceKey, OpenRun, RunKey};
 
@@ -73,7 +70,7 @@ enum Destination {
     /// To workers that poll a queue.
     Queue(QueueKey),
     /// Its endpoint has a URL.
-    External,
+    External(Arc<Endpoint>),
     /// Its endpoint does not exist.
     Gone,
 }
@@ -111,7 +108,7 @@ impl Dispatch {
         }
     }
 
-    fn queue_of(&self, endpoint: &Endpoint) -> Destination {
+    fn queue_of(&self, endpoint: &Arc<Endpoint>) -> Destination {
         match &endpoint.target {
             Some(EndpointTarget::Worker(target)) => {
                 match self.runs.namespaces.find(&NamespaceName::Id(target.namespace_id.clone())) {
@@ -123,7 +120,7 @@ impl Dispatch {
                     None => Destination::Gone,
                 }
             }
-            Some(EndpointTarget::External(_)) => Destination::External,
+            Some(EndpointTarget::External(_)) => Destination::External(endpoint.clone()),
             None => Destination::Gone,
         }
     }
@@ -145,7 +142,12 @@ impl Dispatch {
                 let route = TaskRoute { pinned: None, hash: hash_of(&operation.request_id), uses_ramp: false };
                 self.offer(key, offer, QueuePlace { priority: PRIORITY_DEFAULT, fairness: None, route }, run);
             }
-            Destination::External => self.refuse_request(run, request, "external endpoints are not built yet in Segno"),
+            Destination::External(endpoint) => {
+                let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
+                if let Some(sender) = self.runs.http_sender.get() {
+                    sender.send_request(namespace, run_key, request, &endpoint);
+                }
+            }
             Destination::Gone => self.refuse_request(run, request, "endpoint not registered"),
         }
     }
@@ -206,21 +208,9 @@ impl Dispatch {
         polled: &QueueKey,
         delivery: &Delivery,
     ) -> Result<Option<StartedRequest>, CallError> {
-        let Some(key) = self.runs.workflow_of(run).await? else { return Ok(None) };
-        let take = Call {
-            selector: RunSelector::default(),
-            delivered: Vec::new(),
-            creates: false,
-            lazy: true,
-            decide: move |current: &Run, context| match current.info.run_key == run.0 {
-                true => nexus::take(current, context, request),
-                false => Err(Rejection::TaskObsolete),
-            },
-            after: |state: &mut SlotState, _: &_| state.current.clone(),
-            types: PhantomData,
+        let Some(TakenRequest { operation, current }) = self.runs.take_request(run, request).await? else {
+            return Ok(None);
         };
-        let (operation, current) = self.runs.call(&key, take).await?;
-        let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };
         delivery.hold(HeldWork::Request(HeldRequest { run: current.run.clone(), request }));
         let endpoint = self.runs.endpoints.find(&operation.endpoint_id, &operation.endpoint);
         let endpoint = endpoint.filter(|endpoint| match self.queue_of(endpoint) {
@@ -232,21 +222,10 @@ impl Dispatch {
             self.give_back_request(&HeldRequest { run: current.run.clone(), request }).await;
             return Ok(None);
         };
-        let scheduled = self.scheduled_operation(&current, request.scheduled_event_id).await?;
+        let scheduled = self.runs.scheduled_operation(&current, request.scheduled_event_id).await?;
         self.runs.metrics.nexus_requests_by_endpoint.count([&current.run.info.namespace, &endpoint.name]);
         let (run, endpoint, delivery) = (current.run.clone(), endpoint.name.clone(), delivery.clone());
         Ok(Some(StartedRequest { run, operation, scheduled, request, endpoint, delivery }))
-    }
-
-    async fn scheduled_operation(
-        &self,
-        current: &Current,
-        id: i64,
-    ) -> Result<NexusOperationScheduledEventAttributes, CallError> {
-        match self.runs.stored_event(current, id).await?.attributes {
-            Some(Attributes::NexusOperationScheduledEventAttributes(attributes)) => Ok(attributes),
-            _ => Err(CallError::DataLoss(format!("event {id} does not schedule a Nexus operation"))),
-        }
     }
 
     /// The worker's connection was gone before it got the request.

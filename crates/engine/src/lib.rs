@@ -64,7 +64,7 @@ pub use uuid::uuid;
 /// Completion callbacks, and the call on them.
 pub mod callbacks {
     pub use crate::{
-        calls::callbacks::settle,
+        calls::callbacks::{fail_attempt, settle},
         parts::callbacks::*,
         state::{CallbackState, RegisteredCallback},
     };

@@ -71,19 +71,22 @@ fn operation_error(error: UnsuccessfulOperationError) -> Result<StartAnswer, Str
     if !has_json_details(&failure) {
         return Err(not_json());
     }
-    let read = from_worker(&failure);
-    let end = match error.operation_state.as_str() {
-        "failed" => OperationEnd::Failed(read),
-        "canceled" => OperationEnd::Canceled(Failure {
+    Ok(match unsuccessful_end(&error.operation_state, from_worker(&failure)) {
+        Some(end) => StartAnswer::Ended(end, Vec::new()),
+        None => StartAnswer::Error { failure: handler_failure("INTERNAL", "", Default::default()), retryable: true },
+    })
+}
+
+/// The end of an operation in a state without a result; `None` if that is no such state.
+pub(crate) fn unsuccessful_end(state: &str, failure: Failure) -> Option<OperationEnd> {
+    match state {
+        "failed" => Some(OperationEnd::Failed(failure)),
+        "canceled" => Some(OperationEnd::Canceled(Failure {
             failure_info: Some(FailureInfo::CanceledFailureInfo(CanceledFailureInfo::default())),
-            ..read
-        }),
-        _ => {
-            let failure = handler_failure("INTERNAL", "", Default::default());
-            return Ok(StartAnswer::Error { failure, retryable: true });
-        }
-    };
-    Ok(StartAnswer::Ended(end, Vec::new()))
+            ..failure
+        })),
+        _ => None,
+    }
 }
 
 /// A request that a handler could not carry out: the failure, and whether it is tried again. The error is the text of an
@@ -111,6 +114,6 @@ pub fn failed_task(error: Option<nexus::HandlerError>, failure: Option<Failure>)
 }
 
 /// The links whose types are known. The others are dropped.
-fn known_links(links: &[nexus::Link]) -> Vec<Link> {
+pub(crate) fn known_links(links: &[nexus::Link]) -> Vec<Link> {
     links.iter().filter_map(from_url).collect()
 }

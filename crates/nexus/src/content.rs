@@ -137,7 +137,7 @@ fn is_token(byte: u8) -> bool {
 }
 
 /// A media type and its parameters, names in lower case; `None` if it is malformed.
-fn media_type(text: &str) -> Option<(String, BTreeMap<String, String>)> {
+pub(crate) fn media_type(text: &str) -> Option<(String, BTreeMap<String, String>)> {
     let (kind, mut rest) = text.split_once(';').map_or((text, ""), |(kind, rest)| (kind, rest.trim_start()));
     let kind = kind.trim().to_lowercase();
     let (major, minor) = kind.split_once('/')?;

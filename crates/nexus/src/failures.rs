@@ -127,7 +127,7 @@ fn temporal_failure(details: &[u8]) -> Option<Failure> {
     Failure::decode(&message.encode_to_vec()[..]).ok()
 }
 
-fn text_detail(details: &[u8], name: &str) -> Option<String> {
+pub(crate) fn text_detail(details: &[u8], name: &str) -> Option<String> {
     match member(details, name)? {
         NodeValue::String(text) => Some(text),
         _ => None,

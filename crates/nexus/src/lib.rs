@@ -6,21 +6,27 @@
 #![allow(deprecated)]
 
 mod answers;
+mod completion_call;
 mod content;
 mod failure_json;
 mod failures;
+mod handler_call;
+mod http_message;
 mod link_header;
 mod links;
 mod statuses;
 mod times;
 
 pub use answers::{TOKEN_BYTES_MAX, failed_task, is_retryable, start_answer};
+pub use completion_call::{CompletionCall, completion_answer_of, undelivered};
 pub use content::{CONTENT_PREFIX, Content, NotPayload};
 pub use failure_json::{
     NotFailure, Unsuccessful, failure_from_json, failure_to_json, handler_error, old_form, operation_error,
 };
 pub use failures::{from_nexus, from_worker, to_nexus};
+pub use handler_call::{HandlerCall, StartCall, cancel_answer_of, start_answer_of};
+pub use http_message::{HttpAnswer, HttpRequest, USER_AGENT};
 pub use link_header::{LINK_HEADER, NotLinks, links_from_header, links_to_header};
-pub use links::{from_url, to_event, to_url};
+pub use links::{from_url, path_part, to_event, to_url};
 pub use statuses::{UPSTREAM_TIMEOUT, error_type_of, status_of};
 pub use times::{go_duration, http_date, http_date_from, milliseconds, read_span, rfc3339, rfc3339_from};

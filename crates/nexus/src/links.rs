@@ -134,7 +134,7 @@ fn event_type(name: &str) -> Option<EventType> {
     EventType::from_str_name(&upper)
 }
 
-fn is_plain(byte: u8) -> bool {
+pub(crate) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte)
 }
 
@@ -142,7 +142,12 @@ fn is_plain_in_path(byte: u8) -> bool {
     is_plain(byte) || b"$&+=:@".contains(&byte)
 }
 
-fn escape(text: &str, is_plain: fn(u8) -> bool) -> String {
+/// A text as one part of the path of a URL.
+pub fn path_part(text: &str) -> String {
+    escape(text, is_plain_in_path)
+}
+
+pub(crate) fn escape(text: &str, is_plain: fn(u8) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match is_plain(byte) {

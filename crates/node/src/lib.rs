@@ -26,6 +26,9 @@ pub use segno_environment::{
     ids::Ids,
     lock,
 };
+pub use segno_http_sender::{
+    AllowedTargets, BLOCKED_REASON, BadPattern, CallbackUrl, HttpSettings, RefusedTarget, Sender as HttpSender,
+};
 pub use segno_matching::{
     CALL_AGE_MAX, LaneService, LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind,
     QueueService, QueueStats, RemoteTask, TaskOffer, TaskRoute, WorkerCommandTask,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use segno_cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers};
 use segno_dispatch::{self, Dispatch};
 use segno_environment::{Environment, environment::Listener};
+use segno_http_sender::{HttpSettings, Sender};
 use segno_matching::Matching;
 use segno_operations::{AccessKeys, Batches, NamespaceOperations, Verifications};
 use segno_runs::{
@@ -41,6 +42,8 @@ pub struct Node {
     pub access_keys: Arc<AccessKeys>,
     /// Workflows that the node executes itself.
     pub scripts: Scripts,
+    /// Requests to servers elsewhere.
+    pub http_sender: Arc<Sender>,
     /// The other nodes on the same storage; `None` if there can be none.
     pub cluster: Option<Arc<Cluster>>,
 }
@@ -52,7 +55,7 @@ impl Node {
         environment: Environment,
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
-        Self::start_among(store, environment, options, None).await
+        Self::start_among(store, environment, options, HttpSettings::default(), None).await
     }
 
     /// Starts a node on a store, reached by other nodes through a listener. They know it by the certificate of its
@@ -61,6 +64,7 @@ impl Node {
         store: Arc<dyn Store>,
         environment: Environment,
         options: NodeOptions,
+        http: HttpSettings,
         listener: Option<(Box<dyn Listener>, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
         let host = Arc::new(ScriptHost::new(&environment));
@@ -77,6 +81,7 @@ impl Node {
         let matching = Arc::new(matching.with_poller_ttl(options.deployments.poller_ttl));
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
         let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
+        let http_sender = Sender::new(runs.clone(), http);
         let access_keys = AccessKeys::new(runs.clone());
         let batches = Batches::new(runs.clone());
         let verifications = Verifications::new(runs.clone());
@@ -119,6 +124,7 @@ impl Node {
             verifications,
             access_keys,
             scripts,
+            http_sender,
             cluster,
         }))
     }

@@ -30,6 +30,7 @@ mod load;
 pub mod loops;
 mod membership;
 pub mod namespaces;
+mod nexus_requests;
 pub mod options;
 mod outbox;
 pub mod placement;
@@ -68,8 +69,9 @@ pub use list_position::ListPosition;
 pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
+pub use nexus_requests::TakenRequest;
 pub use options::NodeOptions;
-pub use outbox::CompletionError;
+pub use outbox::{CallbackOutcome, CompletionError, DueReport};
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use replayable::CompletedTaskEvents;
 pub use rules::RULES_MAX;

@@ -30,7 +30,7 @@ use crate::{
     namespaces::Namespaces,
     options::NodeOptions,
     outbox::Outbox,
-    ports::{EffectsPort, ScriptTurns, owner::Owner, queue_use::QueueUsesPort},
+    ports::{EffectsPort, HttpSenderPort, ScriptTurns, owner::Owner, queue_use::QueueUsesPort},
     run_keys::RunKeys,
     slots::Slots,
     start_limits::StartLimits,
@@ -77,6 +77,8 @@ pub struct Runs {
     pub(crate) outbox: Outbox,
     /// The part that hands tasks to workers.
     pub effects: EffectsPort,
+    /// The part that sends requests over HTTP.
+    pub http_sender: HttpSenderPort,
     /// Scripts.
     pub scripts: Arc<dyn ScriptTurns>,
     pub(crate) damaged: DamagedRuns,
@@ -137,6 +139,7 @@ impl Runs {
             completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
             effects: EffectsPort::default(),
+            http_sender: HttpSenderPort::default(),
             scripts,
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),

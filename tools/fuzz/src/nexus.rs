@@ -1,7 +1,9 @@
 //! What other parties write into Nexus requests: links, times in headers, and failures with their details.
 
 use prost::Message;
-use segno_nexus::{from_nexus, from_url, from_worker, read_span, to_nexus, to_url};
+use segno_nexus::{
+    HttpAnswer, completion_answer_of, from_nexus, from_url, from_worker, read_span, start_answer_of, to_nexus, to_url,
+};
 use segno_proto::{
     common::{
         Link,
@@ -20,6 +22,7 @@ pub(crate) fn run(input: &[u8]) {
             assert!(span >= 0, "{text} is a span below zero");
         }
     }
+    answers(input);
     let details = nexus::Failure { details: input.to_vec().into(), ..Default::default() };
     for kind in ["temporal.api.failure.v1.Failure", "nexus.OperationError", "nexus.HandlerError", "another"] {
         let failure = nexus::Failure { metadata: [("type".to_owned(), kind.to_owned())].into(), ..details.clone() };
@@ -32,6 +35,19 @@ pub(crate) fn run(input: &[u8]) {
         // Enumerations whose numbers have no name have no form in JSON; all that came back once comes back again.
         let once = from_nexus(&to_nexus(&failure));
         assert_eq!(from_nexus(&to_nexus(&once)), once, "a failure changes on its way");
+    }
+}
+
+/// Answers of servers elsewhere with this body and this link.
+fn answers(body: &[u8]) {
+    let link = String::from_utf8_lossy(body).into_owned();
+    let headers = [("content-type", "application/json"), ("nexus-operation-state", "failed"), ("nexus-link", &link)];
+    let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    for status in [200, 201, 400, 424, 502] {
+        let answer =
+            HttpAnswer { status, headers: headers.clone().into(), body: body.to_vec().into(), ..Default::default() };
+        start_answer_of(&answer);
+        let _ = completion_answer_of(&answer);
     }
 }
 

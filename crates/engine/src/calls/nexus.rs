@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub use crate::{
-    parts::nexus::{OperationEnd, REQUEST_TIMEOUT, handler_failure, operation_time, request_time},
+    parts::nexus::{OperationEnd, REQUEST_TIMEOUT, call_error, handler_failure, operation_time, request_time},
     payload::no_value,
 };
 
@@ -126,6 +126,19 @@ pub fn refuse(run: &Run, context: Context, request: RequestRef, why: &str) -> Re
     }
 }
 
+/// The settings of the server do not let it make a request now. It is tried again after this pause at the earliest.
+pub fn postpone(
+    run: &Run,
+    context: Context,
+    request: RequestRef,
+    failure: Failure,
+    pause_min: Nanos,
+) -> Result<Applied<()>, Rejection> {
+    let Some(mut draft) = begin_answer(run, context, &request)? else { return Ok(overtaken(run, context, &request)) };
+    nexus::fail_attempt(&mut draft, request.scheduled_event_id, failure, pause_min);
+    Ok(draft.finish(()))
+}
+
 /// Begins the transition of an answer. The request is no longer with its worker: what follows is no answer that comes too late.
 fn begin_answer(run: &Run, context: Context, request: &RequestRef) -> Result<Option<Draft>, Rejection> {
     if let Err(rejection) = find(run, request) {
@@ -161,7 +174,7 @@ pub fn answer_start(
         StartAnswer::Ended(end, links) => finish(&mut draft, id, end, links),
         StartAnswer::Started(token, links) => nexus::start(&mut draft, id, token, context.now, links),
         StartAnswer::Error { failure, retryable: true } => {
-            nexus::fail_attempt(&mut draft, id, failure);
+            nexus::fail_attempt(&mut draft, id, failure, 0);
             return Ok(draft.finish(()));
         }
         StartAnswer::Error { failure, retryable: false } => nexus::fail(&mut draft, id, failure),
@@ -182,7 +195,7 @@ pub fn answer_cancel(
     match answer {
         CancelAnswer::Accepted => nexus::end_cancellation(&mut draft, id, None),
         CancelAnswer::Error { failure, retryable: true } => {
-            nexus::fail_attempt(&mut draft, id, failure);
+            nexus::fail_attempt(&mut draft, id, failure, 0);
             return Ok(draft.finish(()));
         }
         CancelAnswer::Error { failure, retryable: false } => nexus::end_cancellation(&mut draft, id, Some(failure)),
@@ -228,7 +241,7 @@ fn finish(draft: &mut Draft, id: i64, end: OperationEnd, links: Vec<Link>) {
         }
     };
     if result.as_ref().map_or(0, Message::encoded_len) > draft.context.limits.blob_bytes {
-        return nexus::fail(draft, id, nexus::call_error("http: response body too large".to_owned()));
+        return nexus::fail(draft, id, nexus::call_error("http: response body too large".to_owned(), false));
     }
     nexus::end(draft, id, links, |operation| {
         Attributes::NexusOperationCompletedEventAttributes(NexusOperationCompletedEventAttributes {

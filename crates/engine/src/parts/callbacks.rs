@@ -109,6 +109,13 @@ pub fn header<'a>(callback: &'a Callback, name: &str) -> Option<&'a str> {
     nexus.header.get(name).map(String::as_str)
 }
 
+/// The URL to which a callback goes over HTTP; `None` if it reports to this server.
+pub fn http_url(callback: &Callback) -> Option<&str> {
+    let Some(callback::Variant::Nexus(nexus)) = &callback.variant else { return None };
+    let scheme = nexus.url.split_once(':').map_or("", |(scheme, _)| scheme);
+    (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")).then_some(nexus.url.as_str())
+}
+
 /// How an operation ended, by the report of its callback.
 pub fn end_of(report: &CallbackReport) -> OperationEnd {
     match report.reported.as_ref().and_then(|end| end.outcome.clone()) {

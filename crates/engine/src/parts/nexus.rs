@@ -97,7 +97,7 @@ pub(crate) fn wake(draft: &mut Draft, id: i64) -> bool {
     let Some((request, _)) = operation.open_request() else { return false };
     if request.taken_time != 0 && request.taken_time.saturating_add(REQUEST_TIMEOUT) <= now {
         let failure = handler_failure("UPSTREAM_TIMEOUT", "upstream timeout", Default::default());
-        fail_attempt(draft, id, failure);
+        fail_attempt(draft, id, failure, 0);
     } else if request.due_time != 0 && request.is_waiting(now) {
         draft.effect(Effect::OfferNexusRequest(id));
     }
@@ -122,14 +122,15 @@ pub fn handler_failure(kind: &str, message: &str, retry_behavior: NexusHandlerEr
     }
 }
 
-/// A call that the server gives up, and does not repeat.
-pub(crate) fn call_error(message: String) -> Failure {
-    let info = ApplicationFailureInfo { r#type: "CallError".to_owned(), non_retryable: true, ..Default::default() };
+/// A call that failed without an answer of a handler, and whether the server repeats it.
+pub fn call_error(message: String, retryable: bool) -> Failure {
+    let non_retryable = !retryable;
+    let info = ApplicationFailureInfo { r#type: "CallError".to_owned(), non_retryable, ..Default::default() };
     Failure { message, failure_info: Some(FailureInfo::ApplicationFailureInfo(info)), ..Default::default() }
 }
 
-/// The attempt under way failed; the next one follows after a pause.
-pub(crate) fn fail_attempt(draft: &mut Draft, id: i64, failure: Failure) {
+/// The attempt under way failed; the next one follows after a pause, which is at least this long.
+pub(crate) fn fail_attempt(draft: &mut Draft, id: i64, failure: Failure, pause_min: Nanos) {
     let context = draft.context;
     let fail = |draft: &mut Draft| {
         let operation = draft.run.state.operations.get_mut(&id);
@@ -139,7 +140,8 @@ pub(crate) fn fail_attempt(draft: &mut Draft, id: i64, failure: Failure) {
         request.taken_time = 0;
         request.last_attempt_end = context.now;
         request.last_failure = Some(retry::kept(&failure, ACTIVITY_FAILURE_BYTES_MAX));
-        request.due_time = context.now.saturating_add(backoff(request.attempts, context, id));
+        let pause = backoff(request.attempts, context, id).max(pause_min);
+        request.due_time = context.now.saturating_add(pause);
     };
     match draft.run.state.operations.get(&id).is_some_and(|operation| operation.is_started()) {
         true => draft.step(CancellationMachine(id), nexus_cancellation::Event::AttemptFailed, fail),
@@ -149,7 +151,7 @@ pub(crate) fn fail_attempt(draft: &mut Draft, id: i64, failure: Failure) {
 }
 
 /// The pause after so many attempts, shortened by up to a fifth so that operations which failed together are not repeated together.
-fn backoff(attempts: i32, context: Context, id: i64) -> Nanos {
+pub(crate) fn backoff(attempts: i32, context: Context, id: i64) -> Nanos {
     let doubled = 1_i64.checked_shl(attempts.saturating_sub(1).clamp(0, 32) as u32).unwrap_or(i64::MAX);
     let interval = BACKOFF_MIN.saturating_mul(doubled).min(BACKOFF_MAX);
     let mixed = (context.new_run_seed ^ id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -8,8 +8,13 @@ use segno_environment::{lock::lock, metrics::count};
 use segno_store::{Commit, NamespaceKey, OutboxRow, sabotage};
 use tokio::{sync::Semaphore, time::Instant};
 
+use super::deliver::DeliveryStep;
 use super::queue::{OutboxStep, PAUSE_MAX, WAITING_MAX};
-use crate::{error::CallError, ports::owner::Place, runs::Runs};
+use crate::{
+    error::CallError,
+    ports::{DueCallback, owner::Place},
+    runs::Runs,
+};
 
 /// Attempts of delivery at the same time.
 pub(super) const ATTEMPTS_MAX: usize = 64;
@@ -87,7 +92,14 @@ impl Attempt {
         }
         let normal = std::mem::replace(&mut self.pause, PAUSE_MAX);
         match self.runs.deliver(&message, key).await {
-            Ok(()) => {
+            Ok(DeliveryStep::HandOver { index, url }) => {
+                self.pause = normal;
+                let Some(sender) = self.runs.http_sender.get() else { return };
+                let Some(row) = self.row.take() else { return };
+                sender.send_callback(DueCallback { namespace: self.namespace, row, message, index, url });
+            }
+            Ok(DeliveryStep::Later(pause)) => self.pause = pause,
+            Ok(DeliveryStep::Delivered) => {
                 count(&self.runs.metrics.messages_delivered);
                 self.runs.outbox.forget(key);
                 if let Some(clock) = self.runs.clock.skipping() {

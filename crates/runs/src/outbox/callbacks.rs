@@ -1,14 +1,15 @@
-//! Delivers the end of a workflow to the Nexus operation for which it stands.
+//! Delivers the end of a workflow to the Nexus operation for which it stands, or to a URL.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::{
-    Rejection, Run, callbacks,
+    Applied, Context, Rejection, Run, callbacks,
     nexus::{self, Completion},
     outbox::{CallbackDue, CallbackReport, Content, OutboxMessage},
 };
 use segno_environment::metrics::count;
 use segno_proto::{
+    Nanos,
     common::{
         Callback, Link,
         link::{
@@ -21,17 +22,42 @@ use segno_proto::{
 };
 use segno_store::{Commit, OutboxKey, RunKey};
 
+use super::deliver::DeliveryStep;
 use crate::{
     error::CallError,
-    ports::owner::DeliveryResult,
+    ports::{DueCallback, owner::DeliveryResult},
     runs::Runs,
     slots::{RunSelector, WorkflowKey},
     tokens::CallbackToken,
     transact::run_write,
 };
 
+/// When a request is made again whose outcome is not known, or could not be noted.
+const RETRY_DELAY: Nanos = 1_000_000_000;
+
+/// The report of a callback.
+pub struct DueReport {
+    /// The end of the run.
+    pub report: CallbackReport,
+    /// When the attempt is due.
+    due_time: Nanos,
+}
+
 /// Why a receiver rejects a message: its run is closed.
 const CLOSED: i32 = 1;
+
+/// What became of the request of a callback.
+#[derive(Clone, Debug)]
+pub enum CallbackOutcome {
+    /// It was delivered, or refused for good.
+    Settled(Result<(), Failure>),
+    /// It is to be repeated, after this pause at least.
+    Failed(Failure, Nanos),
+    /// The request could not be made; nothing is known of the callback's address.
+    Interrupted,
+    /// Its run is gone.
+    Gone,
+}
 
 /// Why the report that an operation ended is not accepted.
 #[derive(Debug, thiserror::Error)]
@@ -51,16 +77,23 @@ pub enum CompletionError {
 }
 
 impl Runs {
-    /// Delivers a callback, and notes at its run what became of it.
+    /// Delivers a callback, and notes at its run what became of it. One that goes to a URL is handed to the part that sends requests.
     pub(super) async fn call_back(
         self: &Arc<Self>,
         message: &OutboxMessage,
         due: &CallbackDue,
         key: OutboxKey,
-    ) -> Result<(), CallError> {
-        let Some(report) = self.callback_report(message, due.index).await? else {
-            return self.drop_message(message, key).await;
+    ) -> Result<DeliveryStep, CallError> {
+        let Some(DueReport { report, due_time }) = self.callback_report(message, due.index).await? else {
+            return self.drop_message(message, key).await.map(|()| DeliveryStep::Delivered);
         };
+        if let Some(url) = callbacks::http_url(&report.callback) {
+            let pause = due_time - self.clock_now();
+            return Ok(match u64::try_from(pause) {
+                Ok(pause) if pause > 0 => DeliveryStep::Later(Duration::from_nanos(pause)),
+                _ => DeliveryStep::HandOver { index: due.index, url: url.to_owned() },
+            });
+        }
         let refused = callbacks::refused_token(&report.callback, &message.sender.run_id);
         let result = match self.caller_of(&report.callback) {
             None => Err(callbacks::refusal(refused)),
@@ -77,10 +110,10 @@ impl Runs {
                 }
             }
         };
-        self.settle_callback(message, due.index, result, key).await
+        self.settle_callback(message, due.index, result, key).await.map(|()| DeliveryStep::Delivered)
     }
 
-    /// Notes what became of a callback at its run, which is closed and may no longer be the current one of its workflow.
+    /// Notes what became of a callback at its run, and removes its message.
     async fn settle_callback(
         self: &Arc<Self>,
         message: &OutboxMessage,
@@ -89,32 +122,79 @@ impl Runs {
         key: OutboxKey,
     ) -> Result<(), CallError> {
         count(if result.is_ok() { &self.metrics.callbacks_delivered } else { &self.metrics.callbacks_failed });
+        let settle = |run: &Run, context| callbacks::settle(run, context, index, result.clone());
+        match self.change_callback(message, vec![key], settle).await? {
+            Some(()) => Ok(()),
+            None => self.drop_message(message, key).await,
+        }
+    }
+
+    /// Notes something about a callback at its run, which is closed and may no longer be the current one of its workflow. `None` if it is gone.
+    async fn change_callback<T: Send + 'static>(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        removed: Vec<OutboxKey>,
+        change: impl Fn(&Run, Context) -> Result<Applied<T>, Rejection>,
+    ) -> Result<Option<T>, CallError> {
         let (sender, run_id) = (&message.sender, &message.sender.run_id);
         let Some((namespace, workflow)) = self.key_of(&message.sender_namespace, &sender.workflow_id) else {
-            return self.drop_message(message, key).await;
+            return Ok(None);
         };
         let mut locked = self.lock(&workflow).await?;
         let context = self.context(namespace.key);
         let current = locked.state.current.clone().filter(|current| current.run.info.run_id == *run_id);
         if let Some(current) = current {
-            return match callbacks::settle(&current.run, context, index, result) {
-                Ok(settled) => self.commit(&mut locked, settled, vec![key]).await,
-                Err(_) => self.drop_message(message, key).await,
+            return match change(&current.run, context) {
+                Ok(changed) => self.commit(&mut locked, changed, removed).await.map(Some),
+                Err(_) => Ok(None),
             };
         }
         let older = match self.older_run(&workflow, run_id).await {
             Ok(older) => older,
-            Err(CallError::RunNotFound { .. }) => return self.drop_message(message, key).await,
+            Err(CallError::RunNotFound { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let settled = callbacks::settle(&older.run, context, index, result)?;
-        let write = run_write(&settled.run, older.version, &[], context.now);
-        let commit = Commit { runs: vec![write], outbox_remove: vec![key], ..Default::default() };
-        Ok(self.committer.commit_of(namespace.key, commit).await?)
+        let Ok(changed) = change(&older.run, context) else { return Ok(None) };
+        let write = run_write(&changed.run, older.version, &[], context.now);
+        let commit = Commit { runs: vec![write], outbox_remove: removed, ..Default::default() };
+        self.committer.commit_of(namespace.key, commit).await?;
+        Ok(Some(changed.reply))
     }
 
-    /// The report of a callback, from the run that it belongs to; `None` if that is gone.
-    async fn callback_report(&self, message: &OutboxMessage, index: u32) -> Result<Option<CallbackReport>, CallError> {
+    /// The request of a callback was answered, or is not: notes it at its run. The message is repeated later, or has done its work.
+    pub async fn callback_answered(self: &Arc<Self>, callback: DueCallback, outcome: CallbackOutcome) {
+        let DueCallback { namespace, row, message, index, .. } = callback;
+        let noted = match outcome {
+            CallbackOutcome::Interrupted => Ok(Some(self.clock_now() + RETRY_DELAY)),
+            CallbackOutcome::Gone => self.drop_message(&message, row.key).await.map(|()| None),
+            CallbackOutcome::Settled(result) => {
+                self.settle_callback(&message, index, result, row.key).await.map(|()| None)
+            }
+            CallbackOutcome::Failed(failure, pause_min) => {
+                let fail = |run: &Run, context| callbacks::fail_attempt(run, context, index, &failure, pause_min);
+                match self.change_callback(&message, Vec::new(), fail).await {
+                    Ok(Some(Some(due))) => Ok(Some(due)),
+                    // It was the last attempt, or the run is gone.
+                    Ok(_) => self.drop_message(&message, row.key).await.map(|()| None),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let due = noted.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the outcome of a callback was not noted; the callback is repeated");
+            Some(self.clock_now() + RETRY_DELAY)
+        });
+        match due {
+            None => self.outbox.forget(row.key),
+            Some(due) => {
+                let pause = u64::try_from(due - self.clock_now()).unwrap_or_default();
+                self.outbox.delay(namespace, row, Duration::from_nanos(pause));
+            }
+        }
+    }
+
+    /// The report of a callback, from the run that it belongs to; `None` if that is gone, or has forgotten it.
+    pub async fn callback_report(&self, message: &OutboxMessage, index: u32) -> Result<Option<DueReport>, CallError> {
         let sender = &message.sender;
         let Some((_, key)) = self.key_of(&message.sender_namespace, &sender.workflow_id) else { return Ok(None) };
         let current = match self.snapshot(&key, &sender.run_id).await {
@@ -128,7 +208,8 @@ impl Runs {
         let closing_event = self.stored_event(&current, run.state().close_event_id).await?;
         let started_time = if registered.time > 0 { registered.time } else { run.info.start_time };
         let link = Some(link_to_start(run, &registered.request_id));
-        Ok(Some(CallbackReport { callback, closing_event, started_time, link, reported: None }))
+        let report = CallbackReport { callback, closing_event, started_time, link, reported: None };
+        Ok(Some(DueReport { report, due_time: registered.due_time }))
     }
 
     /// The workflow whose operation a callback reports to, and the token that says so; `None` if this server did not make the token.

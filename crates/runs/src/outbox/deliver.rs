@@ -1,6 +1,6 @@
 //! Delivers each kind of message between runs, and reports the outcome to its sender.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::{
     Rejection, Run,
@@ -39,9 +39,35 @@ enum SenderNote {
     No,
 }
 
+/// What became of an attempt to deliver a message.
+pub(super) enum DeliveryStep {
+    /// It has arrived, or never will.
+    Delivered,
+    /// It goes to a URL.
+    HandOver {
+        /// The number of the callback.
+        index: u32,
+        /// The URL.
+        url: String,
+    },
+    /// It is not due before this time has passed.
+    Later(Duration),
+}
+
 impl Runs {
     /// Delivers a message: its receiver's half where the receiver is, then the sender's half here.
-    pub(super) async fn deliver(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
+    pub(super) async fn deliver(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        key: OutboxKey,
+    ) -> Result<DeliveryStep, CallError> {
+        match &message.content {
+            Some(Content::Callback(due)) => self.call_back(message, due, key).await,
+            _ => self.deliver_to_run(message, key).await.map(|()| DeliveryStep::Delivered),
+        }
+    }
+
+    async fn deliver_to_run(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
         match &message.content {
             Some(Content::StartChild(start)) => self.start_child(message, start, key).await,
             Some(Content::Signal(sent)) => {
@@ -86,8 +112,7 @@ impl Runs {
             Some(Content::EndScheduled(end)) => {
                 self.notify(message, key, &message.sender_namespace, &end.execution.workflow_id).await
             }
-            Some(Content::Callback(due)) => self.call_back(message, due, key).await,
-            None => self.drop_message(message, key).await,
+            Some(Content::Callback(_)) | None => self.drop_message(message, key).await,
         }
     }
 

@@ -13,5 +13,5 @@ mod queue;
 mod scheduled;
 
 pub use attempts::run;
-pub use callbacks::CompletionError;
+pub use callbacks::{CallbackOutcome, CompletionError, DueReport};
 pub use queue::Outbox;

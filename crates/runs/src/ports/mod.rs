@@ -1,11 +1,13 @@
 //! What the runs need of the crates above them: a trait (*port*) for each, which that crate implements.
 
 mod effects;
+mod http_sender;
 pub mod owner;
 pub mod queue_use;
 pub mod scripts;
 
 pub use effects::{Effects, EffectsPort};
+pub use http_sender::{DueCallback, HttpSender, HttpSenderPort};
 use std::pin::Pin;
 
 pub use scripts::{AfterCommit, Pending, ScriptAt, ScriptTurns};

@@ -75,8 +75,8 @@ impl Workflows {
                 .collect(),
             pending_workflow_task: run.state().task.as_ref().map(pending_task),
             workflow_extended_info: Some(extended(&run)),
-            pending_nexus_operations: operations_of(&run, now),
-            callbacks: callbacks_of(&run),
+            pending_nexus_operations: operations_of(&run, now, &self.node.http_sender),
+            callbacks: callbacks_of(&run, now, &self.node.http_sender),
         })
     }
 }

@@ -132,7 +132,11 @@ impl WorkflowExplanations {
                     let seen = self.queue(handlers, &namespace, run, key, &leases).await?;
                     EndpointSnapshot::Queue { namespace: namespace.name.clone(), queue: target.queue.clone(), seen }
                 }
-                Some(EndpointTarget::External(url)) => EndpointSnapshot::Url(url.clone()),
+                Some(EndpointTarget::External(url)) => {
+                    let namespace = segno_store::NamespaceKey(run.info.namespace_key);
+                    let is_blocked = self.node.http_sender.blocks_endpoint(namespace, id, &operation.endpoint);
+                    EndpointSnapshot::Url { url: url.clone(), is_blocked }
+                }
                 None => continue,
             };
             endpoints.insert(id.clone(), target);

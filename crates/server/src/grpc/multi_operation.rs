@@ -81,9 +81,9 @@ impl Workflows {
         update: &mut UpdateWorkflowExecutionRequest,
     ) -> Vec<Option<Status>> {
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        let sizes = self.sizes();
-        let started =
-            validate::multi_operation::start(&namespace.name, start, &rules, sizes, &|| self.node.runs.uuid());
+        let (sizes, callbacks) = (self.sizes(), &self.node.http_sender.settings.callback_targets);
+        let new_id = || self.node.runs.uuid();
+        let started = validate::multi_operation::start(&namespace.name, start, &rules, sizes, callbacks, &new_id);
         if let Some(search_attributes) = start.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }

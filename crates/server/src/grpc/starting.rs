@@ -24,7 +24,8 @@ impl Workflows {
         let mut request = request.into_inner();
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        validate::start::start_workflow(&mut request, &rules, self.sizes(), &|| self.node.runs.uuid())
+        let callbacks = &self.node.http_sender.settings.callback_targets;
+        validate::start::start_workflow(&mut request, &rules, self.sizes(), callbacks, &|| self.node.runs.uuid())
             .map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);

@@ -1,7 +1,9 @@
 //! Checks of Nexus endpoints.
 
+use http::Uri;
 use prost::Message;
 use segno_engine::validate::is_uuid;
+use segno_node::AllowedTargets;
 use segno_proto::nexus::{EndpointSpec, endpoint_target::Variant};
 
 use super::{RequestError, links};
@@ -91,6 +93,15 @@ fn url(url: &str) -> Vec<String> {
         }
     }
     issues
+}
+
+/// A URL that the server may call.
+pub fn allowed_target(url: &str, allowed: &AllowedTargets) -> Result<(), RequestError> {
+    let parsed: Uri = url.parse().map_err(|error| RequestError::invalid(format!("invalid target URL: {error}")))?;
+    allowed.check(&parsed).map_err(|refused| {
+        let hint = "The operator of the server allows targets with its setting nexus-allowed-targets";
+        RequestError::invalid(format!("target URL {url:?} is not allowed: {refused}. {hint}"))
+    })
 }
 
 /// The id of an endpoint.

@@ -1,7 +1,9 @@
 //! Links between executions, and the callbacks to call when a workflow closes.
 
+use http::Uri;
 use prost::Message;
 use segno_engine::callbacks;
+use segno_node::{AllowedTargets, RefusedTarget};
 use segno_proto::common::{Callback, Link, callback, link};
 use segno_proto::enums::EventType;
 
@@ -72,11 +74,8 @@ fn filled(kind: &str, fields: [(&str, &String); 3]) -> Result<(), RequestError> 
     }
 }
 
-/// Number, address and headers of completion callbacks; header names become lower case.
-///
-/// Only the server's own addresses are allowed: those of http and https are refused as Temporal's server refuses them unless it
-/// is configured.
-pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), RequestError> {
+/// Number, address and headers of completion callbacks; header names become lower case. The server's own addresses are always allowed.
+pub fn callbacks(callbacks: &mut [Callback], allowed: &AllowedTargets) -> Result<(), RequestError> {
     if callbacks.len() > CALLBACKS_MAX {
         return Err(RequestError::invalid(format!(
             "cannot attach more than {CALLBACKS_MAX} callbacks to an execution"
@@ -85,7 +84,7 @@ pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), RequestError> {
     for one in callbacks {
         match &mut one.variant {
             Some(callback::Variant::Nexus(nexus)) => {
-                url(&nexus.url)?;
+                url(&nexus.url, allowed)?;
                 let size: usize = nexus.header.iter().map(|(name, value)| name.len() + value.len()).sum();
                 if size > CALLBACK_HEADER_SIZE_MAX {
                     return Err(RequestError::invalid(format!(
@@ -107,7 +106,7 @@ pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn url(url: &str) -> Result<(), RequestError> {
+fn url(url: &str, allowed: &AllowedTargets) -> Result<(), RequestError> {
     if url.len() > CALLBACK_URL_LENGTH_MAX {
         return Err(RequestError::invalid(format!(
             "invalid url: url length longer than max length allowed of {CALLBACK_URL_LENGTH_MAX}"
@@ -128,8 +127,14 @@ fn url(url: &str) -> Result<(), RequestError> {
     if host.is_empty() {
         return Err(RequestError::invalid("invalid url: missing host"));
     }
-    let text = format!("invalid url: url does not match any configured callback address: {url}");
-    Err(RequestError::invalid(text))
+    let parsed: Uri = url.parse().map_err(|error| RequestError::invalid(format!("invalid callback url: {error}")))?;
+    allowed.check(&parsed).map_err(|refused| {
+        let why = match refused {
+            RefusedTarget::Insecure(_) => "callback address does not allow insecure connections",
+            _ => "url does not match any configured callback address",
+        };
+        RequestError::invalid(format!("invalid url: {why}: {url}"))
+    })
 }
 
 /// Go's error for texts that are no addresses: escapes without a meaning, and characters that no host has.

@@ -1,6 +1,7 @@
 //! The two halves of an update-with-start.
 
 use segno_engine::search_attributes::Rules;
+use segno_node::AllowedTargets;
 use segno_proto::{
     duration_nanos,
     workflowservice::{StartWorkflowExecutionRequest, UpdateWorkflowExecutionRequest},
@@ -21,11 +22,12 @@ pub fn start(
     request: &mut StartWorkflowExecutionRequest,
     rules: &Rules<'_>,
     sizes: Sizes,
+    callbacks: &AllowedTargets,
     new_id: &dyn Fn() -> String,
 ) -> Result<(), RequestError> {
     same_namespace(namespace, &request.namespace)?;
     namespace.clone_into(&mut request.namespace);
-    start::start_workflow(request, rules, sizes, new_id)?;
+    start::start_workflow(request, rules, sizes, callbacks, new_id)?;
     if !request.cron_schedule.is_empty() {
         return Err(RequestError::invalid("CronSchedule is not allowed."));
     }

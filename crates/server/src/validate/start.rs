@@ -9,6 +9,7 @@ use segno_engine::validate::{
     ID_LENGTH_MAX, Invalid, duration, effective_run_timeout, effective_task_timeout, priority, retry_policy,
     task_queue_user_defined,
 };
+use segno_node::AllowedTargets;
 use segno_proto::common::{SearchAttributes, TimeSkippingConfig};
 use segno_proto::enums::{WorkflowIdConflictPolicy as Conflict, WorkflowIdReusePolicy as Reuse};
 use segno_proto::workflowservice::{SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest};
@@ -19,11 +20,12 @@ use super::{
     size::{self, Sizes},
 };
 
-/// `new_id` makes the request id of a request that has none.
+/// `new_id` makes the request id of a request that has none. `callbacks` are the URLs that callbacks may have.
 pub fn start_workflow(
     request: &mut StartWorkflowExecutionRequest,
     rules: &Rules<'_>,
     sizes: Sizes,
+    callbacks: &AllowedTargets,
     new_id: &dyn Fn() -> String,
 ) -> Result<(), RequestError> {
     id_policies(&mut request.workflow_id_reuse_policy, &mut request.workflow_id_conflict_policy, Conflict::Fail);
@@ -54,7 +56,7 @@ pub fn start_workflow(
     }
     search_attributes(request.search_attributes.as_ref(), rules)?;
     priority(request.priority.as_ref())?;
-    links::callbacks(&mut request.completion_callbacks)?;
+    links::callbacks(&mut request.completion_callbacks, callbacks)?;
     links::without_those_of_callbacks(&mut request.links, &request.completion_callbacks);
     let of_callbacks = request.completion_callbacks.iter().flat_map(|callback| &callback.links);
     links::check(request.links.iter().chain(of_callbacks))?;

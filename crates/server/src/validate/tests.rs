@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use prost_types::Duration;
 use segno_engine::{limits::Limits, search_attributes::Rules};
+use segno_node::AllowedTargets;
 use segno_proto::common::{Link, Payload, Payloads, WorkflowExecution, WorkflowType, link};
 use segno_proto::enums::{TaskQueueKind, WorkflowIdConflictPolicy as Conflict, WorkflowIdReusePolicy as Reuse};
 use segno_proto::failure::{ApplicationFailureInfo, Failure, failure::FailureInfo};
@@ -37,7 +38,7 @@ fn sizes() -> Sizes {
 fn start(request: &mut StartWorkflowExecutionRequest) -> Result<(), RequestError> {
     let custom = BTreeMap::new();
     let rules = Rules { namespace: "default", custom: &custom };
-    start::start_workflow(request, &rules, sizes(), &|| "new-id".to_owned())
+    start::start_workflow(request, &rules, sizes(), &AllowedTargets::default(), &|| "new-id".to_owned())
 }
 
 fn start_text(change: impl FnOnce(&mut StartWorkflowExecutionRequest)) -> String {
@@ -109,7 +110,9 @@ fn signal_with_start_has_its_own_words() {
     let mut request = SignalWithStartWorkflowExecutionRequest { workflow_id: "w".into(), ..Default::default() };
     let mut check = |change: &dyn Fn(&mut SignalWithStartWorkflowExecutionRequest)| {
         change(&mut request);
-        let result = start::signal_with_start(&mut request, &rules, sizes(), &|| "new-id".to_owned());
+        let result = start::signal_with_start(&mut request, &rules, sizes(), &AllowedTargets::default(), &|| {
+            "new-id".to_owned()
+        });
         (result.map_err(|refused| refused.text), request.workflow_id_conflict_policy)
     };
     assert_eq!(check(&|_| {}).0, Err("signal not set".into()));

@@ -22,7 +22,12 @@ pub(crate) enum EndpointSnapshot {
         seen: QueueSnapshot,
     },
     /// To a server elsewhere.
-    Url(String),
+    Url {
+        /// Its URL.
+        url: String,
+        /// Whether the last requests failed, so that the next ones wait.
+        is_blocked: bool,
+    },
 }
 
 /// Adds what there is to say about each pending operation.
@@ -57,8 +62,13 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
         return Reason { since, until, details, ..reason("OPERATION_FAILING", text) };
     }
     let what = if failed > 0 { format!("{what} failed {times}{with}; it") } else { what };
+    let endpoint = seen.endpoints.get(&operation.endpoint_id);
     if request.taken_time > 0 {
-        let text = format!("{what} is at a worker {}.", words::since(request.taken_time, now));
+        let place = match endpoint {
+            Some(EndpointSnapshot::Url { url, .. }) => words::quoted(url).to_string(),
+            _ => "a worker".to_owned(),
+        };
+        let text = format!("{what} is at {place} {}.", words::since(request.taken_time, now));
         return Reason { since: time(request.taken_time), details, ..reason("OPERATION_STARTING", text) };
     }
     let since = match (request.due_time, &operation.cancellation) {
@@ -66,7 +76,7 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
         (0, _) => operation.scheduled_time,
         (due, _) => due,
     };
-    match seen.endpoints.get(&operation.endpoint_id) {
+    match endpoint {
         Some(EndpointSnapshot::Queue { namespace, queue, seen: queue_seen }) => {
             let task = WaitingTask {
                 what: &what,
@@ -78,8 +88,16 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
             };
             Reason { details, ..queue::waiting(&task, queue_seen, now) }
         }
-        Some(EndpointSnapshot::Url(url)) => {
-            let text = format!("{what} is sent to {} {}.", words::quoted(url), words::since(since, now));
+        Some(EndpointSnapshot::Url { url, is_blocked: true }) => {
+            let (url, waiting) = (words::quoted(url), words::since(since, now));
+            let text = format!(
+                "{what} waits {waiting}: the last requests to {url} failed, so that its circuit breaker is open."
+            );
+            let hint = "One request tries the URL a minute after the last failure.".to_owned();
+            Reason { since: time(since), hint, details, ..reason("OPERATION_BLOCKED", text) }
+        }
+        Some(EndpointSnapshot::Url { url, .. }) => {
+            let text = format!("{what} waits {} to be sent to {}.", words::since(since, now), words::quoted(url));
             Reason { since: time(since), details, ..reason("OPERATION_STARTING", text) }
         }
         None => {

@@ -724,6 +724,17 @@ fn an_operation_at_a_worker_failing_and_started() {
             "Nexus operation pay.charge of endpoint \"payments\" failed 2 times; it is tried again in 3 s."
         )
     );
+    let url = |is_blocked| {
+        BTreeMap::from([("e1".to_owned(), EndpointSnapshot::Url { url: "http://h".to_owned(), is_blocked })])
+    };
+    let waiting = with_operation(|_| {});
+    let text = |run, is_blocked| only(&RunSnapshot { endpoints: url(is_blocked), ..seen(run) }).text;
+    let since = "since 2001-09-09T01:46:10Z (for 30 s)";
+    let name = "Nexus operation pay.charge of endpoint \"payments\"";
+    assert_eq!(text(&waiting, false), format!("{name} waits {since} to be sent to \"http://h\"."));
+    let blocked = "the last requests to \"http://h\" failed, so that its circuit breaker is open.";
+    assert_eq!(text(&waiting, true), format!("{name} waits {since}: {blocked}"));
+    assert_eq!(text(&held, false), format!("{name} is at \"http://h\" since 2001-09-09T01:46:35Z (for 5 s)."));
     let started = with_operation(|operation| operation.started_time = NOW - 20 * SECOND);
     let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&started) });
     assert_eq!(

@@ -1,20 +1,25 @@
 //! The steps of scenario files by which workers answer Nexus requests, and handlers complete operations:
-//! `nexus-take 5`, `nexus-give-back 5`, `nexus-start 5 started token=t`, `nexus-cancel 5 accepted`, `nexus-complete 5 completed`.
+//! `nexus-take 5`, `nexus-give-back 5`, `nexus-postpone 5`, `nexus-start 5 started token=t`, `nexus-cancel 5 accepted`,
+//! `nexus-complete 5 completed`.
 
 use segno_engine::{
     Rejection, Transition,
     nexus::{self, CancelAnswer, Completion, OperationEnd, RequestRef, StartAnswer},
 };
-use segno_proto::failure::Failure;
+use segno_proto::{Nanos, failure::Failure};
 
 use super::{
     words::{Words, failure},
     world::World,
 };
 
+/// The pause after a request that settings do not allow.
+const POSTPONED: Nanos = 60_000_000_000;
+
 /// Whether a step is one of these.
 pub fn knows(name: &str) -> bool {
-    ["nexus-take", "nexus-give-back", "nexus-start", "nexus-cancel", "nexus-complete"].contains(&name)
+    let known = ["nexus-take", "nexus-give-back", "nexus-postpone", "nexus-start", "nexus-cancel", "nexus-complete"];
+    known.contains(&name)
 }
 
 /// One call on the run. `stamp=` names an attempt other than the current one.
@@ -37,6 +42,10 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
             return Ok((format!(", {kind}, attempt {stamp}"), taken.transition));
         }
         "nexus-give-back" => world.call(|run, context| nexus::give_back(run, context, request))?,
+        "nexus-postpone" => {
+            let failure = nexus::call_error("not allowed".to_owned(), true);
+            world.call(|run, context| nexus::postpone(run, context, request, failure, POSTPONED))?
+        }
         "nexus-start" => {
             let answer = start_answer(words);
             world.call(|run, context| nexus::answer_start(run, context, request, answer))?

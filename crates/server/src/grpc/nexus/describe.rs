@@ -5,6 +5,7 @@ use segno_engine::{
     callbacks::{self, CallbackState as Stored, RegisteredCallback},
     state::nexus::{Cancellation, CancellationResult, HandlerRequest, Operation},
 };
+use segno_node::{BLOCKED_REASON, HttpSender};
 use segno_proto::{
     Nanos,
     enums::{CallbackState, NexusOperationCancellationState, PendingNexusOperationState},
@@ -15,18 +16,25 @@ use segno_proto::{
     },
 };
 
+use segno_store::NamespaceKey;
+
 use crate::grpc::describe::time;
 
 /// The pending operations of a run.
-pub(crate) fn operations_of(run: &Run, now: Nanos) -> Vec<PendingNexusOperationInfo> {
-    run.state().operations.values().map(|operation| described(operation, now)).collect()
+pub(crate) fn operations_of(run: &Run, now: Nanos, sender: &HttpSender) -> Vec<PendingNexusOperationInfo> {
+    let namespace = NamespaceKey(run.info.namespace_key);
+    let is_blocked = |operation: &Operation| {
+        operation.is_waiting(now) && sender.blocks_endpoint(namespace, &operation.endpoint_id, &operation.endpoint)
+    };
+    run.state().operations.values().map(|operation| described(operation, now, is_blocked(operation))).collect()
 }
 
-fn described(operation: &Operation, now: Nanos) -> PendingNexusOperationInfo {
+fn described(operation: &Operation, now: Nanos, is_blocked: bool) -> PendingNexusOperationInfo {
     let start = &operation.start;
     let state = match operation {
         started if started.is_started() => PendingNexusOperationState::Started,
         waiting if waiting.start.is_backing_off(now) => PendingNexusOperationState::BackingOff,
+        _ if is_blocked => PendingNexusOperationState::Blocked,
         _ => PendingNexusOperationState::Scheduled,
     };
     PendingNexusOperationInfo {
@@ -41,16 +49,26 @@ fn described(operation: &Operation, now: Nanos) -> PendingNexusOperationInfo {
         last_attempt_complete_time: time(start.last_attempt_end),
         last_attempt_failure: start.last_failure.clone(),
         next_attempt_schedule_time: next_attempt(start, now),
-        cancellation_info: operation.cancellation.as_ref().map(|known| cancellation(operation, known, now)),
+        cancellation_info: operation.cancellation.as_ref().map(|known| cancellation(operation, known, now, is_blocked)),
         scheduled_event_id: operation.scheduled_event_id,
-        blocked_reason: String::new(),
+        blocked_reason: reason(state == PendingNexusOperationState::Blocked),
         operation_token: operation.token.clone(),
         schedule_to_start_timeout: timeout(operation.schedule_to_start),
         start_to_close_timeout: timeout(operation.start_to_close),
     }
 }
 
-fn cancellation(operation: &Operation, known: &Cancellation, now: Nanos) -> NexusOperationCancellationInfo {
+/// The reason of a state, if it is that of an open breaker.
+fn reason(is_blocked: bool) -> String {
+    if is_blocked { BLOCKED_REASON.to_owned() } else { String::new() }
+}
+
+fn cancellation(
+    operation: &Operation,
+    known: &Cancellation,
+    now: Nanos,
+    is_blocked: bool,
+) -> NexusOperationCancellationInfo {
     if !operation.is_started() {
         return NexusOperationCancellationInfo::default();
     }
@@ -58,6 +76,7 @@ fn cancellation(operation: &Operation, known: &Cancellation, now: Nanos) -> Nexu
         CancellationResult::Succeeded => NexusOperationCancellationState::Succeeded,
         CancellationResult::Failed => NexusOperationCancellationState::Failed,
         CancellationResult::Pending if known.request.is_backing_off(now) => NexusOperationCancellationState::BackingOff,
+        CancellationResult::Pending if is_blocked => NexusOperationCancellationState::Blocked,
         CancellationResult::Pending => NexusOperationCancellationState::Scheduled,
     };
     NexusOperationCancellationInfo {
@@ -67,7 +86,7 @@ fn cancellation(operation: &Operation, known: &Cancellation, now: Nanos) -> Nexu
         last_attempt_complete_time: time(known.request.last_attempt_end),
         last_attempt_failure: known.request.last_failure.clone(),
         next_attempt_schedule_time: next_attempt(&known.request, now),
-        blocked_reason: String::new(),
+        blocked_reason: reason(state == NexusOperationCancellationState::Blocked),
     }
 }
 
@@ -81,15 +100,21 @@ fn next_attempt(request: &HandlerRequest, now: Nanos) -> Option<prost_types::Tim
 }
 
 /// The completion callbacks of a run.
-pub(crate) fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
-    run.state().callbacks.iter().map(|registered| callback(run, registered)).collect()
+pub(crate) fn callbacks_of(run: &Run, now: Nanos, sender: &HttpSender) -> Vec<CallbackInfo> {
+    let namespace = NamespaceKey(run.info.namespace_key);
+    let is_blocked = |registered: &RegisteredCallback| {
+        let url = registered.callback.as_ref().and_then(callbacks::http_url);
+        url.is_some_and(|url| sender.blocks_url(namespace, url))
+    };
+    run.state().callbacks.iter().map(|registered| callback(run, registered, now, is_blocked(registered))).collect()
 }
 
-fn callback(run: &Run, registered: &RegisteredCallback) -> CallbackInfo {
+fn callback(run: &Run, registered: &RegisteredCallback, now: Nanos, is_blocked: bool) -> CallbackInfo {
     let state = match callbacks::state_of(run, registered) {
         Stored::Standby => CallbackState::Standby,
-        Stored::Scheduled => CallbackState::Scheduled,
-        Stored::BackingOff => CallbackState::BackingOff,
+        Stored::BackingOff if registered.due_time > now => CallbackState::BackingOff,
+        Stored::Scheduled | Stored::BackingOff if is_blocked => CallbackState::Blocked,
+        Stored::Scheduled | Stored::BackingOff => CallbackState::Scheduled,
         Stored::Failed => CallbackState::Failed,
         Stored::Succeeded => CallbackState::Succeeded,
     };
@@ -101,6 +126,8 @@ fn callback(run: &Run, registered: &RegisteredCallback) -> CallbackInfo {
         attempt: registered.attempts,
         last_attempt_complete_time: time(registered.last_attempt_end),
         last_attempt_failure: registered.last_failure.clone(),
+        next_attempt_schedule_time: time(registered.due_time).filter(|_| state == CallbackState::BackingOff),
+        blocked_reason: reason(state == CallbackState::Blocked),
         ..Default::default()
     };
     if state == CallbackState::Failed && registered.attempts == 0 {

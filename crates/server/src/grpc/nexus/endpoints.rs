@@ -97,7 +97,12 @@ impl Operator {
                 let namespace_id = self.namespace_of_target(&worker.namespace)?.detail.id.clone();
                 EndpointTarget::Worker(WorkerTarget { namespace_id, queue: worker.task_queue })
             }
-            _ => return Err(Status::unimplemented("external targets of endpoints are not built yet in Segno")),
+            Some(Variant::External(external)) => {
+                validate::allowed_target(&external.url, &self.node.http_sender.settings.endpoint_targets)
+                    .map_err(refused)?;
+                EndpointTarget::External(external.url)
+            }
+            None => return Err(Status::invalid_argument("empty target variant")),
         };
         Ok(EndpointSpec { name, description, target })
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use segno_engine::nexus::{operation_time, request_time};
-use segno_nexus::{go_duration, milliseconds, read_span, to_event, to_url};
+use segno_nexus::{USER_AGENT, go_duration, milliseconds, read_span, to_event, to_url};
 use segno_node::{
-    CONTROL_QUEUES, CallbackToken, Caller, Namespace, NexusCallToken, NexusTaskToken, Poll, PollOutcome, PollerVersion,
+    CONTROL_QUEUES, Caller, Namespace, NexusCallToken, NexusTaskToken, Poll, PollOutcome, PollerVersion,
     QueueKey, QueueKind, QueueType, StartedCall, StartedNexusTask, StartedRequest, Token,
 };
 use segno_proto::{
@@ -29,8 +29,6 @@ use crate::{
     security, validate,
 };
 
-/// The client that handlers see in the headers of a request.
-const USER_AGENT: &str = "temporalio/server";
 /// Headers of workflows that are those of connections, and mean nothing to handlers.
 const DROPPED_HEADERS: [&str; 3] = ["accept-encoding", "x-forwarded-for", "temporal-nexus-failure-support"];
 /// The header with the time that the operation has, in milliseconds even if the user wrote it in another unit.
@@ -179,15 +177,7 @@ impl Workflows {
     ) -> StartOperationRequest {
         let (info, operation) = (&started.run.info, &started.operation);
         let id = operation.scheduled_event_id;
-        let token = CallbackToken {
-            namespace_id: info.namespace_id.clone(),
-            workflow_id: info.workflow_id.clone(),
-            run_id: info.run_id.clone(),
-            scheduled_event_id: id,
-            request_id: operation.request_id.clone(),
-        };
-        let callers = self.node.runs.namespaces.by_key(segno_store::NamespaceKey(info.namespace_key));
-        let token = callers.map(|callers| token.seal(&callers.token_key)).unwrap_or_default();
+        let token = self.node.runs.callback_token(&started.run, operation);
         let kind = EventType::NexusOperationScheduled;
         let link = to_url(&to_event(&info.namespace, &info.workflow_id, &info.run_id, id, kind));
         header.insert("nexus-request-id".to_owned(), operation.request_id.clone());
