@@ -101,6 +101,11 @@ def scratch_storage() -> list[str]:
     return ["--store", scratch_database()]
 
 
+# Features that are off by default.
+SWITCHED_ON = ["--workflow-pause", "--workflow-rules", "--completion-pages"]
+SWITCHED_ON += ["--nexus-standalone", "--activity-callbacks", "--update-callbacks"]
+
+
 class SegnoServer:
     """One `segno serve` process; start() may be called again after kill() or terminate()."""
 

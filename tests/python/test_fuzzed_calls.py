@@ -21,7 +21,7 @@ from temporalio.api.workflowservice.v1 import request_response_pb2 as workflow_m
 from temporalio.api.workflowservice.v1.service_pb2_grpc import WorkflowServiceStub
 
 from fuzzed_requests import Requests, Scenario, parsed, weight
-from helpers import SegnoServer, answers, segno_binary
+from helpers import SWITCHED_ON, SegnoServer, answers, segno_binary
 
 CALLS = int(os.environ.get("SEGNO_FUZZED_CALLS", "6000"))
 AT_A_TIME = 32
@@ -60,7 +60,6 @@ POLLS = ("PollWorkflowTaskQueue", "PollActivityTaskQueue")
 KEPT = ("DeleteNamespace", "DeprecateNamespace")
 # Methods that must have answered OK at least once, by the number of calls.
 OK_METHODS = {6_000: 60, 100_000: 84}
-FEATURES = ["--workflow-pause", "--workflow-rules", "--completion-pages"]
 
 
 class Fuzzer:
@@ -135,7 +134,7 @@ async def test_mutated_requests(tmp_path: Path, request: pytest.FixtureRequest) 
     if request.config.getoption("--segno-address"):
         pytest.skip("needs a server of its own: not with SEGNO_ADDRESS, only SEGNO_BIN")
     assert segno_binary().exists()
-    server = SegnoServer(log=tmp_path / "server.log", flags=FEATURES)
+    server = SegnoServer(log=tmp_path / "server.log", flags=SWITCHED_ON)
     server.start()
     seed = int(os.environ.get("SEGNO_FUZZ_SEED", str(random.randrange(2**32))))
     print(f"SEGNO_FUZZ_SEED={seed}")

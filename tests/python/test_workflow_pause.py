@@ -39,7 +39,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from flows import CallActivity, Waiter, echo
-from helpers import NAMESPACE, Env, SegnoServer, eventually, segno_binary
+from helpers import NAMESPACE, SWITCHED_ON, Env, SegnoServer, eventually, segno_binary
 from scripts import Flows, start
 
 RUNNING = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
@@ -88,7 +88,7 @@ async def status(client: Client, handle: WorkflowHandle) -> int:
 def test_every_transcript_with_features_switched_on(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if request.config.getoption("--segno-address"):
         pytest.skip("needs a server of its own: not with SEGNO_ADDRESS, only SEGNO_BIN")
-    server = SegnoServer(log=tmp_path / "server.log", flags=["--workflow-pause", "--workflow-rules", "--completion-pages"])
+    server = SegnoServer(log=tmp_path / "server.log", flags=SWITCHED_ON)
     server.start()
     try:
         place = Path(__file__).resolve().parent.parent / "transcripts"
@@ -97,7 +97,7 @@ def test_every_transcript_with_features_switched_on(request: pytest.FixtureReque
         lines = done.stdout.splitlines()
         wrong = [line for line in lines if not line.endswith(": ok")]
         assert done.returncode == 0, "\n".join(wrong[-200:]) + done.stderr
-        assert lines[-1].endswith(" passed, 0 failed") and int(lines[-1].split()[0]) >= 56, lines[-1]
+        assert lines[-1].endswith(" passed, 0 failed") and int(lines[-1].split()[0]) >= 105, lines[-1]
     finally:
         server.kill()
 

@@ -86,6 +86,17 @@ pub struct Serve {
     /// default, too.
     #[arg(long, env = "SEGNO_COMPLETION_PAGES")]
     completion_pages: bool,
+    /// Let clients start Nexus operations without a workflow. Temporal's server has this off by default, too.
+    #[arg(long, env = "SEGNO_NEXUS_STANDALONE")]
+    nexus_standalone: bool,
+    /// Let standalone activities carry out Nexus operations: accept their completion callbacks. Temporal's server has this off by
+    /// default, too.
+    #[arg(long, env = "SEGNO_ACTIVITY_CALLBACKS")]
+    activity_callbacks: bool,
+    /// Let updates carry out Nexus operations: accept their completion callbacks, which are ignored otherwise. Temporal's server has
+    /// this off by default, too.
+    #[arg(long, env = "SEGNO_UPDATE_CALLBACKS")]
+    update_callbacks: bool,
     /// How log lines look.
     #[arg(long, env = "SEGNO_LOG_FORMAT", value_enum, default_value_t = logs::Format::Human)]
     log_format: logs::Format,
@@ -154,6 +165,9 @@ impl Serve {
             workflow_pause: self.workflow_pause,
             workflow_rules: self.workflow_rules,
             completion_pages: self.completion_pages,
+            nexus_standalone: self.nexus_standalone,
+            activity_callbacks: self.activity_callbacks,
+            update_callbacks: self.update_callbacks,
             ..Default::default()
         };
         if self.completion_pages {

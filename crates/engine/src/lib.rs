@@ -75,6 +75,11 @@ pub mod schedule {
     pub use crate::{calls::schedule as calls, parts::schedule::*, state::schedule as state};
 }
 
+/// Standalone Nexus operations, and the calls on them.
+pub mod standalone_nexus {
+    pub use crate::{calls::standalone_nexus as calls, parts::standalone_nexus::*};
+}
+
 /// Standalone activities, and the calls on them.
 pub mod standalone {
     pub use crate::{

@@ -32,6 +32,17 @@ pub fn to_event(namespace: &str, workflow_id: &str, run_id: &str, event_id: i64,
     }
 }
 
+/// A link to an operation without a workflow.
+pub fn to_operation(namespace: &str, operation_id: &str, run_id: &str) -> Link {
+    Link {
+        variant: Some(Variant::NexusOperation(NexusOperation {
+            namespace: namespace.to_owned(),
+            operation_id: operation_id.to_owned(),
+            run_id: run_id.to_owned(),
+        })),
+    }
+}
+
 /// A link in the form in which it travels with Nexus requests; `None` if it has no such form.
 pub fn to_url(link: &Link) -> Option<nexus::Link> {
     let path = |namespace: &str, kind: &str, id: &str, run: &str, end: &str| {

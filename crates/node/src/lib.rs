@@ -44,9 +44,9 @@ pub use segno_runs::{
     ActivityToken, CallError, CallLimits, CallbackToken, CompletionError, CompletionPages, Current, CustomAttribute,
     FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller, ListPosition, Namespace, NamespaceDetail, NamespaceName,
     Namespaces, NewNamespace, NexusCallToken, NexusTaskToken, NodeOptions, PAGES_MAX, PagesLost, QueryAnswer,
-    QueryFailure, QueryReply, QueryToken, RULES_MAX, RunSelector, Runs, SignalWithStart, StartOutcome, StartRefusal,
-    StartedAndUpdated, TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage, Uses, WaitFor,
-    WithStartError, WorkflowKey, kind_of, state_facts, with_request_bytes,
+    QueryFailure, QueryReply, QueryToken, RULES_MAX, RunSelector, Runs, SignalWithStart, Standalone, StartOutcome,
+    StartRefusal, StartedAndUpdated, TASK_PAGES_BYTES_MAX, TaskToken, Token, TokenError, UpdateReply, UpdateStage,
+    Uses, WaitFor, WithStartError, WorkflowKey, kind_of, state_facts, with_request_bytes,
 };
 pub use segno_scripts::{
     Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,

@@ -38,7 +38,7 @@ impl Runs {
         start: &Start,
         replaces: bool,
     ) -> Result<Option<CountedStart>, CallError> {
-        if start.options.schedule.is_some() || start.options.standalone.is_some() {
+        if start.options.schedule.is_some() || start.options.is_standalone() {
             return Ok(None);
         }
         let Some(namespace) = self.namespaces.by_key(NamespaceKey(start.namespace_key)) else { return Ok(None) };

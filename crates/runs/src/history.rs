@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use segno_proto::{
     History,
-    events::{ActivityTaskScheduledEventAttributes, HistoryEvent, history_event::Attributes},
+    events::{
+        ActivityTaskScheduledEventAttributes, HistoryEvent, NexusOperationScheduledEventAttributes,
+        history_event::Attributes,
+    },
 };
 use segno_store::{HistoryBatch, RunKey};
 use tokio::time::Instant;
@@ -292,6 +295,18 @@ impl Runs {
             return attributes_of(event);
         }
         attributes_of(&self.stored_event(current, id).await?)
+    }
+
+    /// The attributes with which a Nexus operation was scheduled.
+    pub async fn scheduled_operation(
+        &self,
+        current: &Current,
+        id: i64,
+    ) -> Result<NexusOperationScheduledEventAttributes, CallError> {
+        match self.stored_event(current, id).await?.attributes {
+            Some(Attributes::NexusOperationScheduledEventAttributes(attributes)) => Ok(attributes),
+            _ => Err(CallError::DataLoss(format!("event {id} does not schedule a Nexus operation"))),
+        }
     }
 }
 

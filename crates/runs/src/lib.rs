@@ -77,6 +77,7 @@ pub use replayable::CompletedTaskEvents;
 pub use rules::RULES_MAX;
 pub use runs::Runs;
 pub use slots::{Current, RunSelector, WorkflowKey, with_request_bytes};
+pub use standalone::Standalone;
 pub use start_limits::StartRefusal;
 pub use starts::{SignalWithStart, StartOutcome};
 pub use tokens::{

@@ -7,7 +7,6 @@ use segno_engine::{
     nexus::{self, RequestRef},
     state::nexus::Operation,
 };
-use segno_proto::events::{NexusOperationScheduledEventAttributes, history_event::Attributes};
 use segno_store::{NamespaceKey, RunKey};
 
 use crate::{
@@ -48,18 +47,6 @@ impl Runs {
         let (operation, current) = self.call(&key, take).await?;
         let current = current.filter(|current| current.key() == run);
         Ok(current.map(|current| TakenRequest { operation, current }))
-    }
-
-    /// The attributes with which an operation was scheduled.
-    pub async fn scheduled_operation(
-        &self,
-        current: &Current,
-        id: i64,
-    ) -> Result<NexusOperationScheduledEventAttributes, CallError> {
-        match self.stored_event(current, id).await?.attributes {
-            Some(Attributes::NexusOperationScheduledEventAttributes(attributes)) => Ok(attributes),
-            _ => Err(CallError::DataLoss(format!("event {id} does not schedule a Nexus operation"))),
-        }
     }
 
     /// The token by which the end of an operation is reported to its run; empty if its namespace is gone.

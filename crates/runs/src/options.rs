@@ -23,6 +23,12 @@ pub struct NodeOptions {
     pub workflow_rules: bool,
     /// Whether completions of workflow tasks may come in pages.
     pub completion_pages: bool,
+    /// Whether clients may start Nexus operations without a workflow.
+    pub nexus_standalone: bool,
+    /// Whether standalone activities may have completion callbacks.
+    pub activity_callbacks: bool,
+    /// Whether updates may have completion callbacks.
+    pub update_callbacks: bool,
     /// Options of worker deployments.
     pub deployments: DeploymentLimits,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
@@ -39,6 +45,9 @@ impl Default for NodeOptions {
             workflow_pause: false,
             workflow_rules: false,
             completion_pages: false,
+            nexus_standalone: false,
+            activity_callbacks: false,
+            update_callbacks: false,
             deployments: DeploymentLimits::default(),
             queue_tasks_max: QUEUE_TASKS_MAX,
         }

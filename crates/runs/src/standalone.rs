@@ -1,11 +1,11 @@
-//! Standalone activities: finding them, and waiting for their changes.
+//! Standalone activities and Nexus operations: finding them, and waiting for their changes.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use segno_engine::{Rejection, schedule::DIVISION_ATTRIBUTE, standalone};
+use segno_engine::{Rejection, Run, schedule::DIVISION_ATTRIBUTE, standalone, standalone_nexus};
 use segno_store::{
     RunKey,
-    visibility::{Attribute, BadFilter, Comparison, Count, Filter, Names, Value, parse_count, parse_list},
+    visibility::{Attribute, BadFilter, Comparison, Count, Filter, Kind, Names, Value, parse_count, parse_list},
 };
 use tokio::time::Instant;
 
@@ -20,51 +20,119 @@ use crate::{
     visibility::FoundRuns,
 };
 
-/// The names that filters of standalone activities know.
-struct OfActivities<'a>(&'a Namespace);
+/// The facts of a Nexus operation: numbers that no attribute of [`segno_engine::search_attributes`] and of users has.
+const ENDPOINT: Attribute = Attribute::Numbered(501, Kind::Keyword);
+const SERVICE: Attribute = Attribute::Numbered(502, Kind::Keyword);
+const OPERATION: Attribute = Attribute::Numbered(503, Kind::Keyword);
+const REQUEST_ID: Attribute = Attribute::Numbered(504, Kind::Keyword);
 
-impl Names for OfActivities<'_> {
-    fn find(&self, name: &str) -> Option<Attribute> {
-        match name {
-            "ActivityId" => Some(RUN_NAME),
-            "ActivityType" => Some(Attribute::WorkflowType),
-            other => self.0.find(other),
+/// A kind of run that is no workflow, and that clients list for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standalone {
+    /// An activity.
+    Activity,
+    /// A Nexus operation.
+    Operation,
+}
+
+impl Standalone {
+    fn division(self) -> &'static str {
+        match self {
+            Self::Activity => standalone::DIVISION,
+            Self::Operation => standalone_nexus::DIVISION,
         }
     }
 
+    fn workflow_id_prefix(self) -> &'static str {
+        match self {
+            Self::Activity => standalone::WORKFLOW_ID_PREFIX,
+            Self::Operation => standalone_nexus::WORKFLOW_ID_PREFIX,
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Activity => "activities",
+            Self::Operation => "Nexus operations",
+        }
+    }
+
+    /// The names that only filters of this kind know.
+    fn attribute(self, name: &str) -> Option<Attribute> {
+        match (self, name) {
+            (Self::Activity, "ActivityId") | (Self::Operation, "OperationId") => Some(RUN_NAME),
+            (Self::Activity, "ActivityType") => Some(Attribute::WorkflowType),
+            (Self::Operation, "Endpoint") => Some(ENDPOINT),
+            (Self::Operation, "Service") => Some(SERVICE),
+            (Self::Operation, "Operation") => Some(OPERATION),
+            (Self::Operation, "RequestId") => Some(REQUEST_ID),
+            _ => None,
+        }
+    }
+}
+
+/// The facts that a run has because it is a Nexus operation, by their numbers.
+pub(crate) fn facts_of_operation(run: &Run) -> BTreeMap<u32, Value> {
+    let state = run.state();
+    let operation = state.standalone_nexus.as_ref().and_then(|_| standalone_nexus::operation_of(state));
+    let Some(operation) = operation else { return BTreeMap::new() };
+    let facts = [
+        (ENDPOINT, &operation.endpoint),
+        (SERVICE, &operation.service),
+        (OPERATION, &operation.operation),
+        (REQUEST_ID, &operation.request_id),
+    ];
+    let numbered = |(attribute, text): (Attribute, &String)| match attribute {
+        Attribute::Numbered(number, _) => Some((number, Value::Text(text.clone()))),
+        _ => None,
+    };
+    facts.into_iter().filter_map(numbered).collect()
+}
+
+/// The names that filters of a kind know.
+struct NamesOf<'a>(Standalone, &'a Namespace);
+
+impl Names for NamesOf<'_> {
+    fn find(&self, name: &str) -> Option<Attribute> {
+        self.0.attribute(name).or_else(|| self.1.find(name))
+    }
+
     fn known(&self) -> Vec<String> {
-        self.0.known()
+        self.1.known()
     }
 }
 
 impl Runs {
-    /// A page of the standalone activities that fit a filter.
-    pub async fn list_activities(
+    /// A page of the standalone activities or operations that fit a filter.
+    pub async fn list_standalone(
         &self,
+        kind: Standalone,
         caller: ListCaller,
         namespace: &Arc<Namespace>,
         filter: &str,
         position: Option<ListPosition>,
         limit: usize,
     ) -> Result<FoundRuns, CallError> {
-        let (filter, order) = parse_list(filter, &OfActivities(namespace)).map_err(unreadable)?;
-        let filter = of_activities(namespace, filter);
+        let (filter, order) = parse_list(filter, &NamesOf(kind, namespace)).map_err(unreadable)?;
+        let filter = only(kind, namespace, filter);
         self.list_matching(caller, namespace, filter, order, position, limit).await
     }
 
-    /// How many standalone activities fit a filter, by their status if it asks for groups.
-    pub async fn count_activities(
+    /// How many standalone activities or operations fit a filter, by their status if it asks for groups.
+    pub async fn count_standalone(
         &self,
+        kind: Standalone,
         caller: ListCaller,
         namespace: &Arc<Namespace>,
         filter: &str,
     ) -> Result<(Option<Attribute>, Vec<Count>), CallError> {
-        let (filter, by) = parse_count(filter, &OfActivities(namespace)).map_err(unreadable)?;
+        let (filter, by) = parse_count(filter, &NamesOf(kind, namespace)).map_err(unreadable)?;
         if by.is_some_and(|by| by != Attribute::ExecutionStatus) {
-            let text = "invalid query: GROUP BY works only for ExecutionStatus in counts of activities".to_owned();
+            let plural = kind.plural();
+            let text = format!("invalid query: GROUP BY works only for ExecutionStatus in counts of {plural}");
             return Err(Rejection::InvalidArgument(text).into());
         }
-        let filter = of_activities(namespace, filter);
+        let filter = only(kind, namespace, filter);
         Ok((by, self.count_matching(caller, namespace.key, filter, by).await?))
     }
 
@@ -93,12 +161,12 @@ fn unreadable(bad: BadFilter) -> CallError {
     Rejection::InvalidArgument(format!("invalid query: {bad}")).into()
 }
 
-/// A filter that finds standalone activities only.
-fn of_activities(namespace: &Namespace, filter: Filter) -> Filter {
+/// A filter that finds one kind only.
+fn only(kind: Standalone, namespace: &Namespace, filter: Filter) -> Filter {
     let mut parts = Vec::new();
     if let Some(division) = namespace.attribute(DIVISION_ATTRIBUTE) {
-        parts.push(Filter::Compare(division, Comparison::Equal, Value::Text(standalone::DIVISION.to_owned())));
+        parts.push(Filter::Compare(division, Comparison::Equal, Value::Text(kind.division().to_owned())));
     }
-    parts.push(with_workflow_ids(filter, standalone::WORKFLOW_ID_PREFIX));
+    parts.push(with_workflow_ids(filter, kind.workflow_id_prefix()));
     Filter::All(parts)
 }

@@ -88,8 +88,8 @@ impl Runs {
 
     /// Finds the script that a start names, if it does.
     pub(crate) fn pin_script(&self, start: Start) -> Result<Start, CallError> {
-        if start.options.standalone.is_some() {
-            // Its type names an activity.
+        if start.options.is_standalone() {
+            // Its type names no workflow.
             return Ok(start);
         }
         let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
@@ -124,8 +124,8 @@ impl Runs {
             true => locked.state.current.as_ref().filter(untouched).cloned(),
             false => None,
         };
-        // Of an activity only the call that created it says that it did.
-        let started = created_it && run.state().standalone.is_none();
+        // Of an activity or an operation only the call that created it says that it did.
+        let started = created_it && !run.state().is_standalone();
         Ok(StartOutcome { status: run.status(), run, started, first_task, attached, finished: false })
     }
 

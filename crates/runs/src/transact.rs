@@ -654,7 +654,7 @@ pub(crate) fn progress_of(run: &Run) -> Progress {
         closed: !run.is_running(),
         last_completed_started_id: state.last_completed_started_id,
         updates: run.updates().version(),
-        transitions: if state.standalone.is_some() || state.schedule.is_some() { state.transitions } else { 0 },
+        transitions: if state.is_standalone() || state.is_schedule() { state.transitions } else { 0 },
     }
 }
 

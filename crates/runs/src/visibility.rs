@@ -23,6 +23,7 @@ use crate::{
     list_position::ListPosition,
     namespaces::{Namespace, Namespaces},
     runs::Runs,
+    standalone::facts_of_operation,
 };
 
 /// The kind of values a type of the wire has.
@@ -112,7 +113,7 @@ pub fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
         activity_retry: activity_retry(run)
             .map(|(attempt, failure)| Retry { attempt, failure: failure.map(str::to_owned) }),
         task_retry: task_retry(run).map(|(attempt, failure)| Retry { attempt, failure: Some(failure.to_owned()) }),
-        attributes: numbered(namespaces, run),
+        attributes: numbered(namespaces, run).into_iter().chain(facts_of_operation(run)).collect(),
     }
 }
 

@@ -262,6 +262,14 @@ calls! {
     api::RequestCancelActivityExecutionRequest => workflows.cancel_activity inner, WRITE, writes short, |r| Route::Activity(r.namespace, r.activity_id);
     api::StartActivityExecutionRequest => workflows.start_activity inner, WRITE, writes short, |r| Route::Activity(r.namespace, r.activity_id);
     api::TerminateActivityExecutionRequest => workflows.terminate_activity inner, WRITE, writes short, |r| Route::Activity(r.namespace, r.activity_id);
+    api::StartNexusOperationExecutionRequest => workflows.start_operation inner, WRITE, writes short, |r| Route::Operation(r.namespace, r.operation_id);
+    api::DescribeNexusOperationExecutionRequest => workflows.describe_operation request, READ, reads waits, |r| Route::Operation(r.namespace, r.operation_id);
+    api::PollNexusOperationExecutionRequest => workflows.poll_operation request, READ, reads waits, |r| Route::Operation(r.namespace, r.operation_id);
+    api::ListNexusOperationExecutionsRequest => workflows.list_operations request, READ, reads lists;
+    api::CountNexusOperationExecutionsRequest => workflows.count_operations request, READ, reads lists;
+    api::RequestCancelNexusOperationExecutionRequest => workflows.cancel_operation inner, WRITE, writes short, |r| Route::Operation(r.namespace, r.operation_id);
+    api::TerminateNexusOperationExecutionRequest => workflows.terminate_operation inner, WRITE, writes short, |r| Route::Operation(r.namespace, r.operation_id);
+    api::DeleteNexusOperationExecutionRequest => workflows.delete_operation inner, WRITE, writes short, |r| Route::Operation(r.namespace, r.operation_id);
     api::CreateScheduleRequest => workflows.create_schedule inner, WRITE, writes short, |r| Route::Schedule(r.namespace, r.schedule_id);
     api::DescribeScheduleRequest => workflows.describe_schedule inner, READ, reads short, |r| Route::Schedule(r.namespace, r.schedule_id);
     api::UpdateScheduleRequest => workflows.update_schedule inner, WRITE, writes short, |r| Route::Schedule(r.namespace, r.schedule_id);
@@ -356,14 +364,6 @@ refusals! {
     api::FetchWorkerConfigRequest, WORK, |service, r| service.disabled(&r.namespace, Disabled::WorkerConfig("FetchWorkerConfig"));
     api::UpdateWorkerConfigRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::WorkerConfig("UpdateWorkerConfig"));
     api::PollWorkflowExecutionTimeSkippingRequest, READ, |service, r| service.workflow_time_skipping(r);
-    api::StartNexusOperationExecutionRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::DescribeNexusOperationExecutionRequest, READ, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::PollNexusOperationExecutionRequest, READ, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::RequestCancelNexusOperationExecutionRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::TerminateNexusOperationExecutionRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::DeleteNexusOperationExecutionRequest, WRITE, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::ListNexusOperationExecutionsRequest, READ, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
-    api::CountNexusOperationExecutionsRequest, READ, |service, r| service.disabled(&r.namespace, Disabled::NexusOperations);
 }
 
 /// Temporal's service for workers and clients.

@@ -155,7 +155,7 @@ class Normaliser:
             base = message.event_time.ToNanoseconds() / 1e9
         elif name == "temporal.api.workflowservice.v1.DescribeWorkflowExecutionResponse":
             base = message.workflow_execution_info.start_time.ToNanoseconds() / 1e9
-        elif name == "temporal.api.activity.v1.ActivityExecutionInfo":
+        elif name in ("temporal.api.activity.v1.ActivityExecutionInfo", "temporal.api.nexus.v1.NexusOperationExecutionInfo"):
             base = message.schedule_time.ToNanoseconds() / 1e9
         elif name == "temporal.api.workflow.v1.PendingActivityInfo":
             base = message.scheduled_time.ToNanoseconds() / 1e9
@@ -202,6 +202,9 @@ class Normaliser:
         if field.name == "endpoints":
             # In the order of their ids, which are random.
             value = sorted(value, key=lambda endpoint: endpoint.spec.name)
+        if field.name == "callbacks":
+            # The real server tells those of activities and updates in any order.
+            value = sorted(value, key=registration)
         if field.name == "pollers":
             value = sorted(value, key=lambda poller: (poller.identity, poller.deployment_options.build_id))
         if field.is_repeated:
@@ -252,6 +255,12 @@ class Normaliser:
         except (KeyError, DecodeError):
             fields = f"<{len(packed.value)} bytes>"
         return {"type": packed.TypeName().rsplit(".", 1)[-1], "fields": fields}
+
+
+def registration(described: Any) -> int:
+    """When a callback was registered; of an activity that is told one level deeper."""
+    told = described.info if hasattr(described, "info") else described
+    return told.registration_time.ToNanoseconds()
 
 
 def shortened(items: list[Any]) -> list[Any]:

@@ -31,6 +31,8 @@ SETTINGS += [
 # Features that are off by default, for the scenarios that need them.
 SWITCHED_ON = ["frontend.WorkflowPauseEnabled=true", "frontend.workflowRulesAPIsEnabled=true"]
 SWITCHED_ON += ["history.enableWorkflowTaskCompletionPagination=true", "system.transactionSizeLimit=33554432"]
+SWITCHED_ON += ["nexusoperation.enableStandalone=true", "activity.enableCallbacks=true"]
+SWITCHED_ON += ["history.enableUpdateCallbacks=true"]
 
 
 def free_port() -> int:

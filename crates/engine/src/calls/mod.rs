@@ -20,6 +20,7 @@ pub mod schedule;
 pub mod script_move;
 pub mod signal;
 pub mod standalone;
+pub mod standalone_nexus;
 pub mod standalone_operations;
 pub mod start_conflict;
 pub mod task_calls;

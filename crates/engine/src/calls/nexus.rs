@@ -142,7 +142,8 @@ pub fn postpone(
 /// Begins the transition of an answer. The request is no longer with its worker: what follows is no answer that comes too late.
 fn begin_answer(run: &Run, context: Context, request: &RequestRef) -> Result<Option<Draft>, Rejection> {
     if let Err(rejection) = find(run, request) {
-        let overtaken = run.is_running() && run.state.overtaken_requests.contains(&request.scheduled_event_id);
+        let is_kept = run.is_running() || run.state.standalone_nexus.is_some();
+        let overtaken = is_kept && run.state.overtaken_requests.contains(&request.scheduled_event_id);
         return if overtaken { Ok(None) } else { Err(rejection) };
     }
     let mut draft = Draft::new(run, context);
@@ -157,7 +158,11 @@ fn begin_answer(run: &Run, context: Context, request: &RequestRef) -> Result<Opt
 fn overtaken(run: &Run, context: Context, request: &RequestRef) -> Applied<()> {
     let mut draft = Draft::new(run, context);
     draft.run.state.overtaken_requests.retain(|id| *id != request.scheduled_event_id);
-    draft.touch_memory();
+    match run.is_running() {
+        true => draft.touch_memory(),
+        // Closed runs have no changes that are not stored.
+        false => draft.touch(),
+    }
     draft.finish(())
 }
 
@@ -206,7 +211,7 @@ pub fn answer_cancel(
 
 /// An operation has ended. If the answer to its start is still on its way, what it would say is recorded first.
 pub fn complete(run: &Run, context: Context, completion: Completion) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
+    if !run.is_running() && run.state.standalone_nexus.is_none() {
         return Err(Rejection::Closed);
     }
     let operation = run.state.operations.values().find(|operation| operation.request_id == completion.request_id);

@@ -104,7 +104,7 @@ pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, R
     Ok(draft.finish(()))
 }
 
-/// Schedules and standalone activities are runs, too, and have calls of their own by which they are paused.
+/// Schedules, standalone activities and standalone operations are runs, too, and have calls of their own by which they are paused.
 fn refuse_others(run: &Run) -> Result<(), Rejection> {
     match run.state.is_standalone() || run.state.is_schedule() {
         true => Err(Rejection::RunNotFound),

@@ -249,6 +249,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => {
             versioning::note_override(state, &a);
             callbacks::register(state, &a.attached_completion_callbacks, &a.attached_request_id, time);
+            callbacks::register_attached(state, &a.workflow_update_options, time);
             if !a.attached_request_id.is_empty() {
                 state.attached_request_ids.insert(a.attached_request_id, id);
             }
@@ -263,14 +264,22 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::WorkflowExecutionUnpausedEventAttributes(_) => pause::clear(state, &info.workflow_id),
         A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
-            let update = a.request.and_then(|request| request.meta).map(|meta| meta.update_id).unwrap_or_default();
+            let request = a.request.unwrap_or_default();
+            let update = request.meta.map(|meta| meta.update_id).unwrap_or_default();
+            callbacks::register_of_update(state, &update, &request.completion_callbacks, &request.request_id, time);
             state.updates.entry(update).or_default().admitted_event_id = id;
         }
         A::WorkflowExecutionUpdateAcceptedEventAttributes(a) => {
+            if let Some(request) = &a.accepted_request {
+                let (callbacks, request_id) = (&request.completion_callbacks, &request.request_id);
+                callbacks::register_of_update(state, &a.protocol_instance_id, callbacks, request_id, time);
+            }
             state.updates.entry(a.protocol_instance_id).or_default().accepted_event_id = id;
         }
         A::WorkflowExecutionUpdateCompletedEventAttributes(a) => {
             let update = a.meta.map(|meta| meta.update_id).unwrap_or_default();
+            // The run of this history has delivered them.
+            state.callbacks.retain(|registered| registered.update_id != update);
             state.updates.entry(update).or_default().completed_event_id = id;
         }
         _ => {}

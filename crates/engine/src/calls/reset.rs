@@ -352,6 +352,7 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
             versioning::note_override(&mut draft.run.state, &a);
             let now = draft.now();
             callbacks::register(&mut draft.run.state, &a.attached_completion_callbacks, &attached, now);
+            callbacks::register_attached(&mut draft.run.state, &a.workflow_update_options, now);
             let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a));
             updated.links.clone_from(&past.links);
             updated.worker_may_ignore = past.worker_may_ignore;

@@ -6,7 +6,7 @@ use crate::{
     error::Rejection,
     machine::activity::Event,
     parts::{
-        activity, close,
+        activity, callbacks, close,
         standalone::status::{SCHEDULED_EVENT_ID, StandaloneStatus, status_of},
         start_options::StartOptions,
     },
@@ -18,10 +18,12 @@ use crate::{
     transition::{Applied, Context, draft::Draft, steps::ActivityMachine},
 };
 
-/// The most links that one activity can have.
+/// The most links, and the most callbacks, that one activity can have.
 const LINKS_MAX: usize = 2000;
+const CALLBACKS_MAX: usize = 2000;
 
-fn precondition<R>(text: String) -> Result<R, Rejection> {
+/// Refuses a call in the state that the run is in.
+pub(crate) fn precondition<R>(text: String) -> Result<R, Rejection> {
     Err(Rejection::Precondition(text))
 }
 
@@ -92,31 +94,47 @@ pub struct Terminate {
 pub fn terminate(run: &Run, context: Context, call: Terminate) -> Result<Applied<()>, Rejection> {
     let mut draft = Draft::new(run, context);
     let Some(standalone) = &mut draft.run.state.standalone else { return Err(Rejection::RunNotFound) };
-    match run.status() {
-        WorkflowExecutionStatus::Running => {}
-        WorkflowExecutionStatus::Terminated if standalone.terminate_request_id == call.request_id => {
-            return Ok(draft.finish(()));
-        }
-        WorkflowExecutionStatus::Terminated => {
-            return precondition(format!("already terminated with request ID {}", standalone.terminate_request_id));
-        }
-        other => return precondition(format!("invalid transition from {other:?}")),
+    if is_repeated_termination(run, &standalone.terminate_request_id, &call, |status| format!("{status:?}"))? {
+        return Ok(draft.finish(()));
     }
     standalone.terminate_request_id = call.request_id;
     close::terminate(&mut draft, call.reason, None, call.identity, Vec::new());
     Ok(draft.finish(()))
 }
 
-/// Adds the links of a start to an activity that is used instead of a new one.
+/// Whether a termination repeats the one of this request id that ended the run. An open run may be terminated.
+pub(crate) fn is_repeated_termination(
+    run: &Run,
+    known: &str,
+    call: &Terminate,
+    name: impl Fn(WorkflowExecutionStatus) -> String,
+) -> Result<bool, Rejection> {
+    match run.status() {
+        WorkflowExecutionStatus::Running => Ok(false),
+        WorkflowExecutionStatus::Terminated if known == call.request_id => Ok(true),
+        WorkflowExecutionStatus::Terminated => precondition(format!("already terminated with request ID {known}")),
+        other => precondition(format!("invalid transition from {}", name(other))),
+    }
+}
+
+/// Adds the links and callbacks of a start to an activity that is used instead of a new one.
 pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Result<Applied<()>, Rejection> {
     let mut draft = Draft::new(run, context);
-    let wanted = options.on_conflict.is_some_and(|wanted| wanted.attach_links) && !options.links.is_empty();
-    let Some(standalone) = draft.run.state.standalone.as_mut().filter(|_| wanted) else { return Ok(draft.finish(())) };
+    let wanted = options.on_conflict.unwrap_or_default();
+    attach_links(&mut draft, options, wanted.attach_links)?;
+    attach_callbacks(&mut draft, options, wanted.attach_completion_callbacks)?;
+    Ok(draft.finish(()))
+}
+
+fn attach_links(draft: &mut Draft, options: &StartOptions, wanted: bool) -> Result<(), Rejection> {
+    let is_running = draft.run.is_running();
+    let wanted = wanted && !options.links.is_empty();
+    let Some(standalone) = draft.run.state.standalone.as_mut().filter(|_| wanted) else { return Ok(()) };
     if standalone.links.iter().any(|known| known.request_id == options.request_id) {
-        return Ok(draft.finish(()));
+        return Ok(());
     }
     let known: usize = standalone.links.iter().map(|known| known.links.len()).sum();
-    if !run.is_running() {
+    if !is_running {
         return precondition("cannot attach links to a closed activity".to_owned());
     }
     if known + options.links.len() > LINKS_MAX {
@@ -127,5 +145,26 @@ pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Result<App
     let (request_id, links) = (options.request_id.clone(), options.links.clone());
     standalone.links.push(RequestLinks { request_id, links });
     draft.touch();
-    Ok(draft.finish(()))
+    Ok(())
+}
+
+fn attach_callbacks(draft: &mut Draft, options: &StartOptions, wanted: bool) -> Result<(), Rejection> {
+    let (is_running, now) = (draft.run.is_running(), draft.now());
+    let state = &mut draft.run.state;
+    let is_known = state.callbacks.iter().any(|known| known.request_id == options.request_id);
+    if !wanted || options.completion_callbacks.is_empty() || state.standalone.is_none() || is_known {
+        return Ok(());
+    }
+    if !is_running {
+        return precondition("cannot attach callbacks to a closed activity".to_owned());
+    }
+    let known = state.callbacks.len();
+    if known + options.completion_callbacks.len() > CALLBACKS_MAX {
+        return precondition(format!(
+            "cannot attach more than {CALLBACKS_MAX} callbacks to an activity ({known} callbacks already attached)"
+        ));
+    }
+    callbacks::register(state, &options.completion_callbacks, &options.request_id, now);
+    draft.touch();
+    Ok(())
 }

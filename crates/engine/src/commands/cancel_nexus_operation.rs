@@ -9,9 +9,8 @@ use segno_proto::{
 use crate::{
     commands::scope::CommandScope,
     error::{CommandError, TaskFailure},
-    machine::nexus_cancellation::Event,
-    state::nexus::{Cancellation, HandlerRequest},
-    transition::{Effect, draft::Draft, steps::CancellationMachine},
+    parts::nexus_begin,
+    transition::draft::Draft,
 };
 
 pub(super) fn apply(
@@ -30,24 +29,16 @@ pub(super) fn apply(
     if known.is_some_and(|operation| operation.cancellation.is_some()) {
         return refuse(format!("cancelation was already requested for an operation with scheduled event ID {id}"));
     }
-    let started = known.map(|operation| operation.is_started());
+    // An operation that has ended meanwhile is left alone.
+    let is_pending = known.is_some();
     let requested_event_id = draft.add(Attributes::NexusOperationCancelRequestedEventAttributes(
         NexusOperationCancelRequestedEventAttributes {
             scheduled_event_id: id,
             workflow_task_completed_event_id: scope.completed_event_id,
         },
     ));
-    // An operation that has ended meanwhile is left alone.
-    let Some(started) = started else { return Ok(()) };
-    let requested_time = draft.now();
-    draft.step(CancellationMachine(id), if started { Event::Send } else { Event::Keep }, |draft| {
-        let Some(operation) = draft.run.state.operations.get_mut(&id) else { return };
-        let request = HandlerRequest::new();
-        operation.cancellation =
-            Some(Cancellation { requested_event_id, requested_time, request, ..Default::default() });
-    });
-    if started {
-        draft.effect(Effect::OfferNexusRequest(id));
+    if is_pending {
+        nexus_begin::request_cancellation(draft, id, requested_event_id);
     }
     Ok(())
 }

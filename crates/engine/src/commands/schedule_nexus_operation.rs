@@ -1,17 +1,11 @@
 //! Schedule a Nexus operation.
 
-use segno_proto::{
-    command::ScheduleNexusOperationCommandAttributes,
-    duration_nanos,
-    enums::WorkflowTaskFailedCause as Cause,
-    events::{NexusOperationScheduledEventAttributes, history_event::Attributes},
-};
+use segno_proto::{command::ScheduleNexusOperationCommandAttributes, enums::WorkflowTaskFailedCause as Cause};
 
 use crate::{
     commands::scope::{CommandScope, limit_size, size_of},
     error::{CommandError, TaskFailure},
-    parts::nexus,
-    state::nexus::{HandlerRequest, Operation},
+    parts::{nexus, nexus_begin},
     transition::{Effect, draft::Draft},
     validate,
 };
@@ -33,38 +27,8 @@ pub(super) fn apply(
     )?;
     validate::nexus_commands::headers(&attributes.nexus_header)?;
     limit_operations(draft)?;
-    let id = draft.run.state.next_event_id;
-    let request_id = draft.context.derived_uuid_of(id);
-    let operation = Operation {
-        scheduled_event_id: id,
-        endpoint: attributes.endpoint.clone(),
-        endpoint_id: endpoint_id.clone(),
-        service: attributes.service.clone(),
-        operation: attributes.operation.clone(),
-        request_id: request_id.clone(),
-        schedule_to_close: duration_nanos(attributes.schedule_to_close_timeout.as_ref()),
-        schedule_to_start: duration_nanos(attributes.schedule_to_start_timeout.as_ref()),
-        start_to_close: duration_nanos(attributes.start_to_close_timeout.as_ref()),
-        scheduled_time: draft.now(),
-        start: HandlerRequest::new(),
-        ..Default::default()
-    };
-    let is_named = !operation.service.is_empty() && !operation.operation.is_empty();
-    let headers = attributes.nexus_header.into_iter().map(|(key, value)| (key.to_lowercase(), value));
-    draft.add(Attributes::NexusOperationScheduledEventAttributes(NexusOperationScheduledEventAttributes {
-        endpoint: attributes.endpoint,
-        service: attributes.service,
-        operation: attributes.operation,
-        input: attributes.input,
-        schedule_to_close_timeout: attributes.schedule_to_close_timeout,
-        nexus_header: headers.collect(),
-        workflow_task_completed_event_id: scope.completed_event_id,
-        request_id,
-        endpoint_id,
-        schedule_to_start_timeout: attributes.schedule_to_start_timeout,
-        start_to_close_timeout: attributes.start_to_close_timeout,
-    }));
-    draft.run.state.operations.insert(id, operation.into());
+    let is_named = !attributes.service.is_empty() && !attributes.operation.is_empty();
+    let id = nexus_begin::schedule(draft, attributes, endpoint_id, scope.completed_event_id);
     if is_named {
         draft.effect(Effect::OfferNexusRequest(id));
     } else {

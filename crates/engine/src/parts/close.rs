@@ -9,7 +9,7 @@ use segno_proto::{
 use crate::{
     events::event,
     machine::run as machine,
-    parts::{activity, callbacks, standalone::outcome, update::abort, workflow_task},
+    parts::{activity, callbacks, standalone::outcome, standalone_nexus, update::abort, workflow_task},
     state::outbox::{ChildClosed, Content, ParentClosed, ScheduledClosed},
     transition::{draft::Draft, steps::RunMachine},
 };
@@ -97,6 +97,7 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
 pub fn terminate(draft: &mut Draft, reason: String, details: Option<Payloads>, identity: String, links: Vec<Link>) {
     fail_started_task(draft);
     outcome::note_terminated(draft, &reason, &identity);
+    standalone_nexus::end::note_terminated(draft, &reason, &identity);
     let attributes = WorkflowExecutionTerminatedEventAttributes { reason, details, identity };
     close(draft, Attributes::WorkflowExecutionTerminatedEventAttributes(attributes), links);
 }

@@ -1,6 +1,6 @@
 //! What transitions are put together from. A part changes a draft; calls and commands decide which parts they need.
 //!
-//! The calls on schedules and standalone activities, which are runs without a workflow, are with their parts.
+//! The calls on schedules, standalone activities and standalone operations, which are runs without a workflow, are with their parts.
 
 pub mod activity;
 pub mod builds;
@@ -10,12 +10,14 @@ pub mod close;
 mod finish;
 pub mod inherit;
 pub mod nexus;
+pub(crate) mod nexus_begin;
 pub mod pause_info;
 pub mod problems;
 pub mod schedule;
 pub mod script;
 pub mod signal;
 pub mod standalone;
+pub mod standalone_nexus;
 pub mod start;
 pub mod start_options;
 pub mod update;

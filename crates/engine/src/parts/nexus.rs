@@ -22,6 +22,7 @@ use crate::{
     events::event,
     limits::{ACTIVITY_FAILURE_BYTES_MAX, SECOND},
     machine::{nexus_cancellation, nexus_operation},
+    parts::standalone_nexus,
     retry,
     state::nexus::{CancellationResult, HandlerRequest, Operation},
     transition::{
@@ -169,13 +170,24 @@ pub(crate) fn start(draft: &mut Draft, id: i64, token: String, time: Nanos, link
     };
     let (cancels, now) = (operation.cancellation.is_some(), draft.now());
     let started = event(time, Attributes::NexusOperationStartedEventAttributes(attributes));
-    draft.add_external_event(HistoryEvent { links, ..started });
+    tell(draft, HistoryEvent { links, ..started });
     draft.step(OperationMachine(id), nexus_operation::Event::Start, |draft| {
         let Some(operation) = draft.run.state.operations.get_mut(&id) else { return };
         operation.start(token, time, now);
     });
     if cancels {
         draft.effect(Effect::OfferNexusRequest(id));
+    }
+}
+
+/// Writes into history what has happened to an operation. Of one without a workflow, links alone are kept.
+fn tell(draft: &mut Draft, news: HistoryEvent) {
+    match &mut draft.run.state.standalone_nexus {
+        Some(alone) => {
+            alone.links.extend(news.links);
+            draft.touch();
+        }
+        None => drop(draft.add_external_event(news)),
     }
 }
 
@@ -195,7 +207,12 @@ pub(crate) fn end(draft: &mut Draft, id: i64, links: Vec<Link>, ending: impl FnO
     });
     let Some(operation) = ended else { return };
     draft.withdraw(&Effect::OfferNexusRequest(id));
-    let told = event(draft.now(), ending(&operation));
+    let ending = ending(&operation);
+    if let Some(alone) = &mut draft.run.state.standalone_nexus {
+        alone.links.extend(links);
+        return standalone_nexus::end::end(draft, operation.into_inner(), ending);
+    }
+    let told = event(draft.now(), ending);
     draft.add_external_event(HistoryEvent { links, ..told });
 }
 
@@ -280,5 +297,5 @@ pub(crate) fn end_cancellation(draft: &mut Draft, id: i64, refusal: Option<Failu
         ),
     };
     let told = event(now, attributes);
-    draft.add_external_event(HistoryEvent { worker_may_ignore: true, ..told });
+    tell(draft, HistoryEvent { worker_may_ignore: true, ..told });
 }

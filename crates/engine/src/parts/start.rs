@@ -21,7 +21,7 @@ use crate::{
         schedule::advance as schedule,
         script,
         signal::{self, Signal},
-        standalone, workflow_task,
+        standalone, standalone_nexus, workflow_task,
     },
     payload::is_null,
     state::{
@@ -104,7 +104,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     let search_attributes =
         options.search_attributes.take().map(without_nulls).filter(|attributes| !attributes.indexed_fields.is_empty());
     let new_schedule = options.schedule.take();
-    let new_standalone = options.standalone.take();
+    let (new_standalone, new_operation) = (options.standalone.take(), options.operation.take());
     let mut state = RunState {
         schedule: new_schedule.as_ref().map(|new| Box::new(schedule::new(new, now))),
         script: script.map(script::new),
@@ -179,7 +179,11 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     let mut draft = Draft::of(run, context);
     draft.add_event(first);
     signals.into_iter().for_each(|signal| signal::add(&mut draft, signal));
-    begin_work(&mut draft, new_schedule, new_standalone, first_task_backoff);
+    if let Some(new) = new_operation {
+        standalone_nexus::begin(&mut draft, *new);
+    } else {
+        begin_work(&mut draft, new_schedule, new_standalone, first_task_backoff);
+    }
     draft
 }
 

@@ -18,7 +18,7 @@ use segno_proto::{
 };
 
 use crate::{
-    parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone},
+    parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone, standalone_nexus::NewOperation},
     state::{Parent, ScheduledBy, script::Version, versioning::InheritedVersioning},
     validate::{effective_run_timeout, effective_task_timeout},
 };
@@ -90,6 +90,15 @@ pub struct StartOptions {
     pub schedule: Option<Box<NewSchedule>>,
     /// The standalone activity that it is, if it is no workflow.
     pub standalone: Option<Box<NewStandalone>>,
+    /// The standalone Nexus operation that it is, if it is no workflow.
+    pub operation: Option<Box<NewOperation>>,
+}
+
+impl StartOptions {
+    /// Whether the run is an activity or a Nexus operation without a workflow.
+    pub fn is_standalone(&self) -> bool {
+        self.standalone.is_some() || self.operation.is_some()
+    }
 }
 
 /// A start, checked, with what the server adds to it.

@@ -13,6 +13,7 @@ pub mod schedule;
 pub mod script;
 pub mod signal_ids;
 pub mod standalone;
+pub mod standalone_nexus;
 pub mod updates;
 pub mod versioning;
 pub(crate) mod wake_set;
@@ -35,6 +36,7 @@ use segno_proto::{
 use nexus::Operation;
 use schedule::ScheduleRun;
 use standalone::StandaloneRun;
+use standalone_nexus::StandaloneNexus;
 use versioning::Versioning;
 
 pub use activity::{Activity, PauseInfo};
@@ -325,6 +327,9 @@ pub struct RunState {
     /// Set if the run is a standalone activity, see [`crate::parts::standalone`].
     #[prost(message, optional, boxed, tag = "61")]
     pub standalone: Option<Box<StandaloneRun>>,
+    /// Set if the run is a standalone Nexus operation, see [`crate::parts::standalone_nexus`].
+    #[prost(message, optional, boxed, tag = "62")]
+    pub standalone_nexus: Option<Box<StandaloneNexus>>,
     /// The last failure of a workflow task that was reported, if no task succeeded since. A later time-out does not
     /// replace it.
     #[prost(message, optional, boxed, tag = "70")]
@@ -346,10 +351,10 @@ pub struct RunState {
     pub overtaken_requests: Vec<i64>,
 }
 
-/// A completion callback that the start of a run brought, or a later start that was attached to it.
+/// A completion callback that the start of a run brought, a later start that was attached to it, or an update.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RegisteredCallback {
-    /// Where the end of the run is reported.
+    /// Where the end is reported.
     #[prost(message, optional, tag = "1")]
     pub callback: Option<Callback>,
     /// When it was registered.
@@ -373,6 +378,9 @@ pub struct RegisteredCallback {
     /// The request that brought it.
     #[prost(string, tag = "8")]
     pub request_id: String,
+    /// The update whose end it reports; empty if it reports that of the run.
+    #[prost(string, tag = "9")]
+    pub update_id: String,
 }
 
 /// How far the delivery of a callback is.
@@ -407,9 +415,9 @@ impl RunState {
         self.schedule.is_some()
     }
 
-    /// Whether the run is a standalone activity, which has no workflow tasks.
+    /// Whether the run is an activity or a Nexus operation without a workflow; it has no workflow tasks.
     pub fn is_standalone(&self) -> bool {
-        self.standalone.is_some()
+        self.standalone.is_some() || self.standalone_nexus.is_some()
     }
 
     /// Whether a worker holds a workflow task right now.

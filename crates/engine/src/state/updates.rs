@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use segno_proto::{
+    common::Callback,
     failure::Failure,
     update::{Outcome, Request},
 };
@@ -116,6 +117,18 @@ impl Updates {
     }
 
     /// An event says what is asked; memory need not.
+    /// Adds the callbacks of another request for an update that waits in memory. Says whether there were any.
+    pub(crate) fn add_callbacks(&mut self, id: &str, callbacks: &[Callback]) -> bool {
+        let waiting = self.waiting.iter_mut().find(|update| update.id == id);
+        let Some(request) = waiting.and_then(|update| update.request.as_mut()) else { return false };
+        let new: Vec<_> = callbacks.iter().filter(|one| !request.completion_callbacks.contains(one)).cloned().collect();
+        let are_new = !new.is_empty();
+        if are_new {
+            Arc::make_mut(request).completion_callbacks.extend(new);
+        }
+        are_new
+    }
+
     pub(crate) fn forget_request(&mut self, id: &str) {
         if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
             update.request = None;

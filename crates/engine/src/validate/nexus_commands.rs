@@ -55,6 +55,12 @@ pub fn schedule(
             return refuse(CAUSE, format!("{COMMAND}.{what} is invalid: {why}"));
         }
     }
+    fit_timeouts(attributes, run_timeout);
+    Ok(())
+}
+
+/// Cuts the time-out of the whole to that of its run, if the run has one, and those of its parts to the whole.
+pub fn fit_timeouts(attributes: &mut ScheduleNexusOperationCommandAttributes, run_timeout: Nanos) {
     let mut whole = duration_nanos(attributes.schedule_to_close_timeout.as_ref());
     if run_timeout > 0 && (whole == 0 || whole > run_timeout) {
         whole = run_timeout;
@@ -65,15 +71,25 @@ pub fn schedule(
             *part = Some(nanos_duration(whole));
         }
     }
-    Ok(())
+}
+
+/// The first header that users may not set.
+pub fn reserved_header(headers: &BTreeMap<String, String>) -> Option<&str> {
+    let mut keys = headers.keys().map(String::as_str);
+    keys.find(|key| RESERVED_HEADERS.contains(&key.to_lowercase().as_str()))
+}
+
+/// Whether headers are larger together than an operation may carry.
+pub fn are_too_large(headers: &BTreeMap<String, String>) -> bool {
+    headers.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > HEADER_BYTES_MAX
 }
 
 /// The headers of an operation.
 pub fn headers(headers: &BTreeMap<String, String>) -> CheckResult {
-    if let Some(key) = headers.keys().find(|key| RESERVED_HEADERS.contains(&key.to_lowercase().as_str())) {
+    if let Some(key) = reserved_header(headers) {
         return refuse(CAUSE, format!("{COMMAND}.NexusHeader contains a disallowed header key: {key:?}"));
     }
-    if headers.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > HEADER_BYTES_MAX {
+    if are_too_large(headers) {
         return refuse(CAUSE, format!("{COMMAND}.NexusHeader exceeds size limit"));
     }
     Ok(())

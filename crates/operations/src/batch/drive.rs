@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use segno_engine::standalone::WORKFLOW_ID_PREFIX;
 use segno_environment::lock::lock;
 use segno_proto::enums::BatchOperationState;
-use segno_runs::{CallError, FoundRun, ListCaller, ListPosition, Namespace};
+use segno_runs::{CallError, FoundRun, ListCaller, ListPosition, Namespace, Standalone};
 use segno_store::{Commit, sabotage};
 use tokio::{sync::Semaphore, task::JoinSet, time::Instant};
 
@@ -135,7 +135,11 @@ impl Batches {
             let total = match &plan.filter {
                 Some(filter) => {
                     let (_, counts) = match plan.of_activities {
-                        true => self.runs.count_activities(ListCaller::default(), namespace, filter).await?,
+                        true => {
+                            self.runs
+                                .count_standalone(Standalone::Activity, ListCaller::default(), namespace, filter)
+                                .await?
+                        }
                         false => self.runs.count(ListCaller::default(), namespace, filter).await?,
                     };
                     counts.iter().map(|group| group.runs).sum::<u64>().cast_signed()
@@ -193,7 +197,11 @@ impl Batches {
         };
         let position = info.position.map(ListPosition::from);
         let found = match plan.of_activities {
-            true => self.runs.list_activities(ListCaller::default(), namespace, filter, position, PAGE).await?,
+            true => {
+                self.runs
+                    .list_standalone(Standalone::Activity, ListCaller::default(), namespace, filter, position, PAGE)
+                    .await?
+            }
             false => self.runs.list(ListCaller::default(), namespace, filter, position, PAGE).await?,
         };
         let id = |workflow_id: &str| match plan.of_activities {

@@ -3,9 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::{
-    Applied, Context, Rejection, Run, callbacks,
+    Applied, Context, Rejection, Run,
+    callbacks::{self, RegisteredCallback, UpdateReport},
     nexus::{self, Completion},
     outbox::{CallbackDue, CallbackReport, Content, OutboxMessage},
+    standalone,
 };
 use segno_environment::metrics::count;
 use segno_proto::{
@@ -13,11 +15,12 @@ use segno_proto::{
     common::{
         Callback, Link,
         link::{
-            Variant, WorkflowEvent,
+            Activity, Variant, WorkflowEvent,
             workflow_event::{EventReference, Reference, RequestIdReference},
         },
     },
     enums::EventType,
+    events::HistoryEvent,
     failure::Failure,
 };
 use segno_store::{Commit, OutboxKey, RunKey};
@@ -27,7 +30,7 @@ use crate::{
     error::CallError,
     ports::{DueCallback, owner::DeliveryResult},
     runs::Runs,
-    slots::{RunSelector, WorkflowKey},
+    slots::{Current, RunSelector, WorkflowKey},
     tokens::CallbackToken,
     transact::run_write,
 };
@@ -205,11 +208,30 @@ impl Runs {
         let run = &current.run;
         let Some(registered) = run.state().callbacks.get(index as usize) else { return Ok(None) };
         let Some(callback) = registered.callback.clone() else { return Ok(None) };
-        let closing_event = self.stored_event(&current, run.state().close_event_id).await?;
+        let closing_event = self.end_reported_by(&current, registered).await?;
         let started_time = if registered.time > 0 { registered.time } else { run.info.start_time };
-        let link = Some(link_to_start(run, &registered.request_id));
+        let link = Some(link_to_start(run, registered));
         let report = CallbackReport { callback, closing_event, started_time, link, reported: None };
         Ok(Some(DueReport { report, due_time: registered.due_time }))
+    }
+
+    /// The event that says how that ended whose end a callback reports.
+    async fn end_reported_by(
+        &self,
+        current: &Current,
+        registered: &RegisteredCallback,
+    ) -> Result<HistoryEvent, CallError> {
+        let run = &current.run;
+        if !registered.update_id.is_empty() {
+            return match callbacks::end_of_update(run, &registered.update_id) {
+                UpdateReport::Stored(event_id) => self.stored_event(current, event_id).await,
+                UpdateReport::Made(event) => Ok(*event),
+            };
+        }
+        match callbacks::end_of_activity(run) {
+            Some(end) => Ok(end),
+            None => self.stored_event(current, run.state().close_event_id).await,
+        }
     }
 
     /// The workflow whose operation a callback reports to, and the token that says so; `None` if this server did not make the token.
@@ -278,13 +300,21 @@ impl Runs {
 }
 
 /// A link to the event that stands for the start of the operation: the start of the workflow, or the later start that was attached to it.
-fn link_to_start(run: &Run, request_id: &str) -> Link {
+/// Of an activity, a link to it.
+fn link_to_start(run: &Run, registered: &RegisteredCallback) -> Link {
+    let request_id = &registered.request_id;
+    let to_request = |kind: EventType| {
+        Reference::RequestIdRef(RequestIdReference { request_id: request_id.clone(), event_type: kind as i32 })
+    };
+    if run.state().standalone.is_some() {
+        let activity_id = run.info.workflow_id.trim_start_matches(standalone::WORKFLOW_ID_PREFIX).to_owned();
+        let (namespace, run_id) = (run.info.namespace.clone(), run.info.run_id.clone());
+        return Link { variant: Some(Variant::Activity(Activity { namespace, activity_id, run_id })) };
+    }
     let is_attached = run.state().attached_request_ids.contains_key(request_id);
     let reference = match is_attached {
-        true => Reference::RequestIdRef(RequestIdReference {
-            request_id: request_id.to_owned(),
-            event_type: EventType::WorkflowExecutionOptionsUpdated as i32,
-        }),
+        _ if !registered.update_id.is_empty() => to_request(EventType::WorkflowExecutionUpdateAccepted),
+        true => to_request(EventType::WorkflowExecutionOptionsUpdated),
         false => {
             Reference::EventRef(EventReference { event_id: 1, event_type: EventType::WorkflowExecutionStarted as i32 })
         }

@@ -278,6 +278,15 @@ fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
         };
         request_id_infos.insert(id.clone(), attached);
     }
+    for registered in run.state().callbacks.iter().filter(|registered| !registered.update_id.is_empty()) {
+        let accepted = run.update_record(&registered.update_id).map_or(0, |record| record.accepted_event_id);
+        let of_update = RequestIdInfo {
+            event_type: EventType::WorkflowExecutionUpdateAccepted as i32,
+            event_id: accepted,
+            buffered: false,
+        };
+        request_id_infos.insert(registered.request_id.clone(), of_update);
+    }
     WorkflowExecutionExtendedInfo {
         execution_expiration_time: time(info.execution_deadline),
         run_expiration_time: time(info.run_deadline).or(Some(YEAR_ONE)),

@@ -89,7 +89,10 @@ impl Workflows {
         }
         // Only a start that is right says which workflow is meant.
         let workflow_id = started.is_ok().then_some(start.workflow_id.as_str());
-        let updated = validate::multi_operation::update(&namespace.name, workflow_id, update, || self.node.runs.uuid());
+        let targets = &self.node.http_sender.settings.callback_targets;
+        let callbacks = self.node.runs.options.update_callbacks.then_some(targets);
+        let new_id = || self.node.runs.uuid();
+        let updated = validate::multi_operation::update(&namespace.name, workflow_id, update, callbacks, new_id);
         vec![started.err().map(refused), updated.err().map(refused)]
     }
 }

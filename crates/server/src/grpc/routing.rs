@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
-use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
+use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone, standalone_nexus};
 use segno_node::{
     ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, ForwardedCall,
     ForwardedReply, NexusCallToken, NexusTaskToken, Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
@@ -51,6 +51,8 @@ pub(crate) enum Route {
     Schedule(String, String),
     /// A standalone activity, by namespace and id.
     Activity(String, String),
+    /// A standalone Nexus operation, by namespace and id.
+    Operation(String, String),
     /// A task, by namespace and token.
     Token(String, Bytes),
     /// A request to the handler of a Nexus operation, by the handler's namespace and token.
@@ -132,9 +134,12 @@ fn place_of(node: &Node, route: &Route) -> Place {
         Route::Leader | Route::Once => node.runs.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
         Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
-        Route::Activity(_, id) if id.is_empty() => Place::Here,
+        Route::Activity(_, id) | Route::Operation(_, id) if id.is_empty() => Place::Here,
         Route::Activity(namespace, id) => {
             of_workflow(node, namespace, &format!("{}{id}", standalone::WORKFLOW_ID_PREFIX))
+        }
+        Route::Operation(namespace, id) => {
+            of_workflow(node, namespace, &format!("{}{id}", standalone_nexus::WORKFLOW_ID_PREFIX))
         }
         // What cannot be read is refused here, with the right words.
         Route::Token(namespace, token) => match workflow_of_token(node, namespace, token) {

@@ -17,11 +17,14 @@ use segno_engine::{
     start::StartOptions,
     state::Activity,
 };
-use segno_node::{CallError, Current, FoundRun, Namespace, RunSelector, Token, WorkflowKey};
+use segno_node::{CallError, Current, FoundRun, HttpSender, Namespace, RunSelector, Standalone, Token, WorkflowKey};
 use segno_proto::{
     Nanos,
-    activity::{ActivityExecutionInfo, ActivityExecutionListInfo, ActivityExecutionOutcome},
-    common::{ActivityType, Link, SearchAttributes, WorkflowType, link},
+    activity::{
+        ActivityExecutionInfo, ActivityExecutionListInfo, ActivityExecutionOutcome, CallbackInfo,
+        callback_info::{ActivityClosed, Trigger, trigger},
+    },
+    common::{ActivityType, Link, Payload, SearchAttributes, WorkflowType, link},
     enums::{
         ActivityExecutionStatus, PendingActivityState, WorkflowExecutionStatus, WorkflowIdConflictPolicy,
         WorkflowIdReusePolicy,
@@ -39,28 +42,82 @@ use segno_proto::{
         TerminateActivityExecutionResponse, count_activity_executions_response::AggregationGroup,
     },
 };
+use segno_store::visibility::{Attribute, Count};
 use tonic::{Code, Request, Status};
 
 use super::{
-    Workflows, failed, refused,
+    Workflows, failed,
+    nexus::describe::callbacks_of as callbacks_of_run,
+    refused,
     visibility::{ListToken, PAGE_MAX, caller, payload},
 };
 use crate::{deadline, status, validate::standalone as checks};
 
 /// How long a call waits for news before it answers that there is none.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// How far a caller has seen a run, as it carries that.
 #[derive(Clone, PartialEq, prost::Message)]
-struct SeenToken {
+pub(super) struct SeenToken {
     #[prost(string, tag = "1")]
     run_id: String,
     #[prost(int64, tag = "2")]
-    transitions: i64,
+    pub(super) transitions: i64,
 }
 
 impl Token for SeenToken {
     const KIND: u8 = 9;
+}
+
+impl SeenToken {
+    /// All of a run.
+    pub(super) fn of(run: &Run) -> Self {
+        Self { run_id: run.info.run_id.clone(), transitions: run.state().transitions }
+    }
+
+    /// The token that a caller sent.
+    pub(super) fn read(namespace: &Namespace, token: &[u8]) -> Result<Self, Status> {
+        Self::open(token, &namespace.token_key).map_err(|_| Status::invalid_argument("invalid long poll token"))
+    }
+
+    /// Refuses the token of another run.
+    pub(super) fn check(&self, run: &Run) -> Result<(), Status> {
+        match self.run_id == run.info.run_id {
+            true => Ok(()),
+            false => Err(Status::invalid_argument("long poll token does not match execution")),
+        }
+    }
+
+    /// Whether the run has changed since.
+    pub(super) fn is_behind(&self, run: &Run) -> bool {
+        run.state().transitions > self.transitions
+    }
+}
+
+/// The policy for a closed run, by its number, which activities and Nexus operations have in common.
+pub(super) fn reuse_policy(number: i32) -> WorkflowIdReusePolicy {
+    match number {
+        2 => WorkflowIdReusePolicy::AllowDuplicateFailedOnly,
+        3 => WorkflowIdReusePolicy::RejectDuplicate,
+        _ => WorkflowIdReusePolicy::AllowDuplicate,
+    }
+}
+
+/// The policy for an open run, likewise.
+pub(super) fn conflict_policy(number: i32) -> WorkflowIdConflictPolicy {
+    match number {
+        2 => WorkflowIdConflictPolicy::UseExisting,
+        _ => WorkflowIdConflictPolicy::Fail,
+    }
+}
+
+/// Counts by status, if groups were asked for: by the names of the statuses, as in Temporal.
+pub(super) fn groups_of(group_by: Option<Attribute>, counts: Vec<Count>) -> Vec<(Payload, i64)> {
+    let Some(attribute) = group_by else { return Vec::new() };
+    let group = |count: Count| (payload(attribute, count.group), count.runs.cast_signed());
+    let mut groups: Vec<_> = counts.into_iter().map(group).collect();
+    groups.sort_by(|(one, _), (other, _)| one.data.cmp(&other.data));
+    groups
 }
 
 /// The run of an activity.
@@ -87,7 +144,10 @@ impl Workflows {
     ) -> Result<StartActivityExecutionResponse, Status> {
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        let new = checks::start(&mut request, &rules, self.sizes(), &|| self.node.runs.uuid()).map_err(refused)?;
+        let targets = &self.node.http_sender.settings.callback_targets;
+        let callbacks = self.node.runs.options.activity_callbacks.then_some(targets);
+        let new = checks::start(&mut request, &rules, self.sizes(), callbacks, &|| self.node.runs.uuid());
+        let new = new.map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
@@ -99,15 +159,8 @@ impl Workflows {
             task_queue: request.task_queue,
             identity: request.identity,
             request_id: request.request_id,
-            reuse_policy: match request.id_reuse_policy {
-                2 => WorkflowIdReusePolicy::AllowDuplicateFailedOnly,
-                3 => WorkflowIdReusePolicy::RejectDuplicate,
-                _ => WorkflowIdReusePolicy::AllowDuplicate,
-            },
-            conflict_policy: match request.id_conflict_policy {
-                2 => WorkflowIdConflictPolicy::UseExisting,
-                _ => WorkflowIdConflictPolicy::Fail,
-            },
+            reuse_policy: reuse_policy(request.id_reuse_policy),
+            conflict_policy: conflict_policy(request.id_conflict_policy),
             on_conflict: request.on_conflict_options.map(|options| OnConflictOptions {
                 attach_request_id: options.attach_request_id,
                 attach_completion_callbacks: options.attach_completion_callbacks,
@@ -117,6 +170,7 @@ impl Workflows {
             start_delay: request.start_delay,
             user_metadata: request.user_metadata,
             links: request.links,
+            completion_callbacks: request.completion_callbacks,
             priority: request.priority,
             standalone: Some(Box::new(new)),
             ..Default::default()
@@ -160,16 +214,13 @@ impl Workflows {
         checks::describe(&request.activity_id, &request.run_id, &request.long_poll_token).map_err(refused)?;
         let (key, mut current) = self.activity(&namespace, &request.activity_id, &request.run_id).await?;
         if !request.long_poll_token.is_empty() {
-            let seen = SeenToken::open(&request.long_poll_token, &namespace.token_key)
-                .map_err(|_| Status::invalid_argument("invalid long poll token"))?;
-            if seen.run_id != current.run.info.run_id {
-                return Err(Status::invalid_argument("long poll token does not match execution"));
-            }
-            if current.run.state().transitions <= seen.transitions {
+            let seen = SeenToken::read(&namespace, &request.long_poll_token)?;
+            seen.check(&current.run)?;
+            if !seen.is_behind(&current.run) {
                 self.node.runs.wait_for_change(&key, current.key(), seen.transitions, until).await;
                 current = self.activity(&namespace, &request.activity_id, &request.run_id).await?.1;
             }
-            if current.run.state().transitions <= seen.transitions {
+            if !seen.is_behind(&current.run) {
                 return Ok(DescribeActivityExecutionResponse::default());
             }
         }
@@ -186,14 +237,13 @@ impl Workflows {
         if !request.include_last_failure {
             info.last_failure = None;
         }
-        let seen = SeenToken { run_id: run.info.run_id.clone(), transitions: run.state().transitions };
         Ok(DescribeActivityExecutionResponse {
             run_id: run.info.run_id.clone(),
             info: Some(info),
             input: scheduled.input.filter(|_| request.include_input),
             outcome: outcome_of(run).filter(|_| request.include_outcome),
-            long_poll_token: seen.seal(&namespace.token_key),
-            callbacks: Vec::new(),
+            long_poll_token: SeenToken::of(run).seal(&namespace.token_key),
+            callbacks: callbacks_of(run, now, &self.node.http_sender),
         })
     }
 
@@ -269,7 +319,8 @@ impl Workflows {
         let size = usize::try_from(request.page_size).ok().filter(|size| *size > 0);
         let limit = size.map_or(PAGE_MAX, |size| size.min(PAGE_MAX));
         let position = ListToken::open_position(&namespace, &request.query, &request.next_page_token)?;
-        let found = self.node.runs.list_activities(caller, &namespace, &request.query, position, limit);
+        let found =
+            self.node.runs.list_standalone(Standalone::Activity, caller, &namespace, &request.query, position, limit);
         let found = found.await.map_err(failed)?;
         let next_page_token = ListToken::seal_position(&namespace, &request.query, found.next);
         let executions = found.runs.into_iter().map(|found| match found {
@@ -289,20 +340,12 @@ impl Workflows {
     ) -> Result<CountActivityExecutionsResponse, Status> {
         let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let counted = self.node.runs.count_activities(caller, &namespace, &request.query).await;
+        let counted = self.node.runs.count_standalone(Standalone::Activity, caller, &namespace, &request.query).await;
         let (group_by, counts) = counted.map_err(failed)?;
         let count = counts.iter().map(|group| group.runs).sum::<u64>().cast_signed();
-        let groups = group_by.map(|attribute| {
-            let group = |count: segno_store::visibility::Count| AggregationGroup {
-                group_values: vec![payload(attribute, count.group)],
-                count: count.runs.cast_signed(),
-            };
-            let mut groups: Vec<AggregationGroup> = counts.into_iter().map(group).collect();
-            // By the names of the statuses, as in Temporal.
-            groups.sort_by(|one, other| name_of(one).cmp(&name_of(other)));
-            groups
-        });
-        Ok(CountActivityExecutionsResponse { count, groups: groups.unwrap_or_default() })
+        let groups = groups_of(group_by, counts).into_iter();
+        let groups = groups.map(|(value, count)| AggregationGroup { group_values: vec![value], count });
+        Ok(CountActivityExecutionsResponse { count, groups: groups.collect() })
     }
 
     /// The refusal of a completion by id after the end: it says how the activity ended.
@@ -319,10 +362,6 @@ impl Workflows {
             Err(status) => status,
         }
     }
-}
-
-fn name_of(group: &AggregationGroup) -> Vec<&[u8]> {
-    group.group_values.iter().map(|value| value.data.as_ref()).collect()
 }
 
 fn already_started(start_request_id: String, run_id: String) -> Status {
@@ -426,6 +465,25 @@ fn describe(
         execution_time: time(first_due),
         ..Default::default()
     }
+}
+
+/// The completion callbacks of an activity.
+fn callbacks_of(run: &Run, now: Nanos, sender: &HttpSender) -> Vec<CallbackInfo> {
+    let trigger = Trigger { variant: Some(trigger::Variant::ActivityClosed(ActivityClosed {})) };
+    let callback = |known: segno_proto::workflow::CallbackInfo| {
+        let mut told = CallbackInfo { trigger: Some(trigger), info: None };
+        let info = told.info.get_or_insert_default();
+        info.callback = known.callback;
+        info.registration_time = known.registration_time;
+        info.state = known.state;
+        info.attempt = known.attempt;
+        info.last_attempt_complete_time = known.last_attempt_complete_time;
+        info.last_attempt_failure = known.last_attempt_failure;
+        info.next_attempt_schedule_time = known.next_attempt_schedule_time;
+        info.blocked_reason = known.blocked_reason;
+        told
+    };
+    callbacks_of_run(run, now, sender).into_iter().map(callback).collect()
 }
 
 fn listed(run: &Run) -> ActivityExecutionListInfo {

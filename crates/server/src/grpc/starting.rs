@@ -171,6 +171,7 @@ pub(crate) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         scheduled_by: None,
         schedule: None,
         standalone: None,
+        operation: None,
     }
 }
 

@@ -62,7 +62,9 @@ impl Workflows {
         let patience = Patience::of(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
-        validate::update::update(&mut request, || self.node.runs.uuid()).map_err(refused)?;
+        let targets = &self.node.http_sender.settings.callback_targets;
+        let callbacks = self.node.runs.options.update_callbacks.then_some(targets);
+        validate::update::update(&mut request, callbacks, || self.node.runs.uuid()).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
         let selector = RunSelector { run_id, first_run_id: request.first_execution_run_id };
         let wait = wait_for(request.wait_policy.as_ref());

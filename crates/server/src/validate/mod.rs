@@ -17,6 +17,7 @@ pub mod queue_config;
 pub mod schedule;
 pub mod size;
 pub mod standalone;
+pub mod standalone_nexus;
 pub mod start;
 pub mod update;
 pub mod worker;

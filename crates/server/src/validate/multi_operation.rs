@@ -45,11 +45,12 @@ pub fn update(
     namespace: &str,
     workflow_id: Option<&str>,
     request: &mut UpdateWorkflowExecutionRequest,
+    callbacks: Option<&AllowedTargets>,
     new_id: impl FnOnce() -> String,
 ) -> Result<(), RequestError> {
     same_namespace(namespace, &request.namespace)?;
     execution(request.workflow_execution.as_ref())?;
-    update::content(request, new_id)?;
+    update::content(request, callbacks, new_id)?;
     let named = request.workflow_execution.clone().unwrap_or_default();
     if workflow_id.is_some_and(|workflow_id| named.workflow_id != workflow_id) {
         return Err(RequestError::invalid("WorkflowId is not consistent with previous operation(s)."));

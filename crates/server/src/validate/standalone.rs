@@ -6,6 +6,7 @@ use segno_engine::{
     standalone::NewStandalone,
     validate::{self as engine, ID_LENGTH_MAX},
 };
+use segno_node::AllowedTargets;
 use segno_proto::{
     command::ScheduleActivityTaskCommandAttributes, duration_nanos, sdk::UserMetadata,
     workflowservice::StartActivityExecutionRequest,
@@ -24,6 +25,7 @@ pub fn start(
     request: &mut StartActivityExecutionRequest,
     rules: &Rules<'_>,
     sizes: Sizes,
+    callbacks: Option<&AllowedTargets>,
     new_id: &dyn Fn() -> String,
 ) -> Result<NewStandalone, RequestError> {
     if request.request_id.is_empty() {
@@ -55,16 +57,19 @@ pub fn start(
     if let Some(attributes) = &request.search_attributes {
         rules.check(attributes)?;
     }
-    if !request.completion_callbacks.is_empty() {
-        return Err(RequestError::invalid("completion callbacks are not enabled for this namespace"));
+    match callbacks {
+        Some(allowed) => links::callbacks(&mut request.completion_callbacks, allowed)?,
+        None if request.completion_callbacks.is_empty() => {}
+        None => return Err(RequestError::invalid("completion callbacks are not enabled for this namespace")),
     }
-    links::check(&request.links)?;
+    let of_callbacks = request.completion_callbacks.iter().flat_map(|callback| &callback.links);
+    links::check(request.links.iter().chain(of_callbacks))?;
     on_conflict(request)?;
     policies(request)?;
     Ok(NewStandalone { attributes, start_delay: duration_nanos(request.start_delay.as_ref()) })
 }
 
-fn user_metadata(metadata: Option<&UserMetadata>) -> Result<(), RequestError> {
+pub(super) fn user_metadata(metadata: Option<&UserMetadata>) -> Result<(), RequestError> {
     let Some(metadata) = metadata else { return Ok(()) };
     let size = |payload: &Option<segno_proto::common::Payload>| payload.as_ref().map_or(0, Message::encoded_len);
     for (what, length, limit) in [
@@ -85,7 +90,7 @@ fn on_conflict(request: &StartActivityExecutionRequest) -> Result<(), RequestErr
         let text = "on_conflict_options: attach_completion_callbacks requires attach_request_id to be set";
         return Err(RequestError::invalid(text));
     }
-    if options.attach_request_id && request.links.is_empty() {
+    if options.attach_request_id && request.links.is_empty() && request.completion_callbacks.is_empty() {
         let text = "on_conflict_options: attach_request_id requires at least one completion callback or link";
         return Err(RequestError::invalid(text));
     }
@@ -155,7 +160,8 @@ fn run(id: &str) -> Result<(), RequestError> {
     }
 }
 
-fn length(what: &str, text: &str) -> Result<(), RequestError> {
+/// An id, a name or the like.
+pub(super) fn length(what: &str, text: &str) -> Result<(), RequestError> {
     if text.len() <= ID_LENGTH_MAX {
         return Ok(());
     }

@@ -1,22 +1,25 @@
 //! Requests about updates.
 
 use segno_engine::{limits::ID_LENGTH_MAX, validate::is_uuid};
+use segno_node::AllowedTargets;
 use segno_proto::workflowservice::{PollWorkflowExecutionUpdateRequest, UpdateWorkflowExecutionRequest};
 
-use super::{RequestError, execution};
+use super::{RequestError, execution, links};
 
-/// An update, in the order in which Temporal looks at it. Without an id it gets one.
+/// An update, in the order in which Temporal looks at it. Without an id it gets one. Its callbacks are removed if they are not allowed.
 pub fn update(
     request: &mut UpdateWorkflowExecutionRequest,
+    callbacks: Option<&AllowedTargets>,
     new_id: impl FnOnce() -> String,
 ) -> Result<(), RequestError> {
     execution(request.workflow_execution.as_ref())?;
-    content(request, new_id)
+    content(request, callbacks, new_id)
 }
 
 /// The content of an update, without its caller.
 pub fn content(
     request: &mut UpdateWorkflowExecutionRequest,
+    callbacks: Option<&AllowedTargets>,
     new_id: impl FnOnce() -> String,
 ) -> Result<(), RequestError> {
     let meta = request.request.as_mut().and_then(|request| request.meta.as_mut());
@@ -33,12 +36,18 @@ pub fn content(
     if input.name.is_empty() {
         return Err(RequestError::invalid("Update name is not set on request."));
     }
-    let update = request.request.as_ref();
-    if update.is_some_and(|update| !update.completion_callbacks.is_empty() && update.request_id.is_empty()) {
+    let Some(update) = request.request.as_mut() else { return Ok(()) };
+    if !update.completion_callbacks.is_empty() && update.request_id.is_empty() {
         let text = "invalid *update.Request: request_id is required when completion_callbacks are set";
         return Err(RequestError::invalid(text));
     }
-    Ok(())
+    match callbacks {
+        Some(allowed) => links::callbacks(&mut update.completion_callbacks, allowed),
+        None => {
+            update.completion_callbacks.clear();
+            Ok(())
+        }
+    }
 }
 
 /// A question about an update. Its words are others than those of an update.

@@ -33,7 +33,7 @@ pub(crate) fn note_timed_out(draft: &mut Draft, id: i64, kind: TimeoutType, fail
 
 /// A run that is terminated has an outcome, too.
 pub(crate) fn note_terminated(draft: &mut Draft, reason: &str, identity: &str) {
-    if !draft.run.state.is_standalone() {
+    if draft.run.state.standalone.is_none() {
         return;
     }
     crate::parts::activity::attempt::stop_at_worker(draft, SCHEDULED_EVENT_ID);

@@ -8,6 +8,7 @@ use segno_proto::{
 
 use crate::{
     machine::update::Event,
+    parts::callbacks,
     state::UpdateRecord,
     transition::{
         draft::{BUFFERED_EVENT_ID, Draft},
@@ -23,6 +24,9 @@ pub(crate) fn in_flight(draft: &Draft) -> usize {
 
 /// Writes the event that makes an admission durable.
 pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: UpdateAdmittedEventOrigin) {
+    let now = draft.now();
+    let (callbacks, request_id) = (&request.completion_callbacks, &request.request_id);
+    callbacks::register_of_update(&mut draft.run.state, id, callbacks, request_id, now);
     let attributes = WorkflowExecutionUpdateAdmittedEventAttributes { request: Some(request), origin: origin as i32 };
     let event_id = draft.add_external(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(attributes));
     debug_assert!(event_id > 0 || event_id == BUFFERED_EVENT_ID);

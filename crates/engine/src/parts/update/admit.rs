@@ -3,14 +3,22 @@
 use std::sync::Arc;
 
 use prost::Message;
-use segno_proto::{enums::UpdateAdmittedEventOrigin, update::Request};
+use segno_proto::{
+    enums::UpdateAdmittedEventOrigin,
+    events::{
+        HistoryEvent, WorkflowExecutionOptionsUpdatedEventAttributes, history_event::Attributes,
+        workflow_execution_options_updated_event_attributes::WorkflowUpdateOptionsUpdate,
+    },
+    update::Request,
+};
 
 use crate::{
     error::Rejection,
+    events::event,
     limits::UpdateLimits,
     machine::update::Event,
     parts::{
-        pause_info as pause,
+        callbacks, pause_info as pause,
         update::{
             admission::{in_flight, write_admission},
             status,
@@ -77,6 +85,16 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
     let id = call.id().to_owned();
     match status::of(&draft.run, &id) {
         Some(status::Status::Aborted(_)) | None => {}
+        Some(status::Status::Accepted) => {
+            attach(draft, &id, &call.request);
+            return Ok(());
+        }
+        Some(status::Status::Admitted) => {
+            if draft.run.updates.add_callbacks(&id, &call.request.completion_callbacks) {
+                draft.touch_memory();
+            }
+            return make_durable(draft, &id, call.durable);
+        }
         Some(_) => return make_durable(draft, &id, call.durable),
     }
     let bytes = call.request.encoded_len();
@@ -98,6 +116,28 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
         workflow_task::schedule_speculative(draft);
     }
     Ok(())
+}
+
+/// Another request for an accepted update brings callbacks of its own.
+fn attach(draft: &mut Draft, id: &str, request: &Request) {
+    let (callbacks, request_id) = (&request.completion_callbacks, &request.request_id);
+    let mut known = draft.run.state.callbacks.iter().filter(|known| known.update_id == id);
+    if callbacks.is_empty() || known.any(|known| known.request_id == *request_id) {
+        return;
+    }
+    let now = draft.now();
+    callbacks::register_of_update(&mut draft.run.state, id, callbacks, request_id, now);
+    let attached = WorkflowUpdateOptionsUpdate {
+        update_id: id.to_owned(),
+        attached_request_id: request_id.clone(),
+        attached_completion_callbacks: callbacks.clone(),
+    };
+    let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
+        workflow_update_options: vec![attached],
+        ..Default::default()
+    };
+    let updated = event(now, Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(attributes));
+    draft.add_external_event(HistoryEvent { worker_may_ignore: true, ..updated });
 }
 
 /// A repeated call may ask for more than the first one did.

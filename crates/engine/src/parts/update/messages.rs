@@ -9,7 +9,7 @@ use prost::Message as _;
 use segno_proto::{
     enums::WorkflowTaskFailedCause,
     events::{
-        WorkflowExecutionUpdateAcceptedEventAttributes, WorkflowExecutionUpdateCompletedEventAttributes,
+        HistoryEvent, WorkflowExecutionUpdateAcceptedEventAttributes, WorkflowExecutionUpdateCompletedEventAttributes,
         history_event::Attributes,
     },
     protocol::Message,
@@ -18,13 +18,17 @@ use segno_proto::{
 
 use crate::{
     error::{CommandError, Rejection, TaskFailure},
+    events::event,
     limits::UpdateLimits,
     machine::update::{self as machine, Event, State},
-    parts::update::{
-        admission::take_buffered_admission,
-        admit::check_total,
-        deliver::request_message_id,
-        status::{self, Status, unprocessed},
+    parts::{
+        callbacks,
+        update::{
+            admission::take_buffered_admission,
+            admit::check_total,
+            deliver::request_message_id,
+            status::{self, Status, unprocessed},
+        },
     },
     state::{machines, updates::UpdateEnd},
     transition::{draft::Draft, steps::UpdateMachine},
@@ -214,15 +218,28 @@ fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool
     }
     draft.step(UpdateMachine(id), Event::Accept, |draft| {
         let waiting = draft.run.updates.remove(id).and_then(|waiting| waiting.request);
-        let request = waiting.as_deref().cloned().or_else(|| take_buffered_admission(draft, id));
-        let event_id = draft.add(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
+        let request = match waiting {
+            Some(request) => {
+                let now = draft.now();
+                let (callbacks, request_id) = (&request.completion_callbacks, &request.request_id);
+                callbacks::register_of_update(&mut draft.run.state, id, callbacks, request_id, now);
+                Some(Request::clone(&request))
+            }
+            // The callbacks are registered since its admission.
+            None => take_buffered_admission(draft, id),
+        };
+        // Links belong to the operation that the callbacks complete.
+        let for_operation = request.as_ref().filter(|request| !request.completion_callbacks.is_empty());
+        let links = for_operation.map(|request| request.links.clone()).unwrap_or_default();
+        let accepted = Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
             WorkflowExecutionUpdateAcceptedEventAttributes {
                 protocol_instance_id: id.to_owned(),
                 accepted_request_message_id: request_message_id(id),
                 accepted_request_sequencing_event_id: acceptance.accepted_request_sequencing_event_id,
                 accepted_request: request,
             },
-        ));
+        );
+        let event_id = draft.add_event(HistoryEvent { links, ..event(draft.now(), accepted) });
         draft.run.state.updates.entry(id.to_owned()).or_default().accepted_event_id = event_id;
     });
     Ok(())
@@ -249,6 +266,8 @@ fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Fail
         draft.touch();
     }
     draft.run.updates.end(id.to_owned(), UpdateEnd::Rejected(Arc::new(failure)));
+    // An update has callbacks before it is accepted if its admission was stored.
+    callbacks::send_of_update(draft, id);
 }
 
 fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -> Result<(), CommandError> {
@@ -277,6 +296,7 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
         record.completed_event_id = event_id;
         draft.run.finished.add(id.to_owned(), record);
         draft.run.updates.end(id.to_owned(), UpdateEnd::Completed(Arc::new(outcome)));
+        callbacks::send_of_update(draft, id);
     });
     Ok(())
 }

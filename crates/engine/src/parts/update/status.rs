@@ -60,7 +60,7 @@ pub fn of(run: &Run, id: &str) -> Option<Status> {
 }
 
 /// The failure of an accepted update whose workflow ended first.
-fn closed_before_completion() -> Failure {
+pub(crate) fn closed_before_completion() -> Failure {
     server_failure(
         "Workflow Update failed because the Workflow completed before the Update completed.",
         "AcceptedUpdateCompletedWorkflow",

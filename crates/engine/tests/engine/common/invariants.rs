@@ -35,12 +35,26 @@ pub struct PendingWork {
 /// Everything that must hold at any time.
 pub fn check(world: &World) {
     let history = world.history();
-    check_history(&history);
     check_storage(world);
-    check_state(&world.run, &history);
+    if world.run.state().is_standalone() {
+        check_alone(&world.run, &history);
+    } else {
+        check_history(&history);
+        check_state(&world.run, &history);
+    }
     if let Some(at) = world.wake_at() {
         assert!(world.run.is_running(), "a closed run wants nothing at {at}");
     }
+}
+
+/// A run without a workflow: its history has its start and its end alone, and its state the outcome.
+fn check_alone(run: &Run, history: &[HistoryEvent]) {
+    let state = run.state();
+    assert!(state.task.is_none() && state.buffered.is_empty(), "a run without a workflow has no workflow tasks");
+    let has_ended = state.standalone_nexus.as_ref().is_some_and(|alone| alone.outcome.is_some());
+    assert_eq!(run.is_running(), !has_ended, "it is closed exactly if it has an outcome");
+    assert_eq!(run.is_running(), !state.operations.is_empty(), "its operation is pending as long as it is open");
+    assert_eq!(history.len(), if has_ended { 3 } else { 2 }, "{history:#?}");
 }
 
 /// Ids without gaps, one closing event at the end, references that fit.

@@ -1,15 +1,19 @@
 //! The steps of scenario files by which workers answer Nexus requests, and handlers complete operations:
 //! `nexus-take 5`, `nexus-give-back 5`, `nexus-postpone 5`, `nexus-start 5 started token=t`, `nexus-cancel 5 accepted`,
 //! `nexus-complete 5 completed`.
+//! Operations without a workflow begin with `start-operation charge`; clients call `alone-cancel request=c` and `alone-terminate request=t`.
 
 use segno_engine::{
-    Rejection, Transition,
+    Rejection, Run, Transition,
     nexus::{self, CancelAnswer, Completion, OperationEnd, RequestRef, StartAnswer},
+    standalone::{calls::Terminate, state::CancelRequest},
+    standalone_nexus::{NewOperation, WORKFLOW_ID_PREFIX, calls},
+    start::{Start, StartOptions},
 };
-use segno_proto::{Nanos, failure::Failure};
+use segno_proto::{Nanos, command::command::Attributes as A, failure::Failure};
 
 use super::{
-    words::{Words, failure},
+    words::{Words, command, failure},
     world::World,
 };
 
@@ -18,16 +22,52 @@ const POSTPONED: Nanos = 60_000_000_000;
 
 /// Whether a step is one of these.
 pub fn knows(name: &str) -> bool {
-    let known = ["nexus-take", "nexus-give-back", "nexus-postpone", "nexus-start", "nexus-cancel", "nexus-complete"];
-    known.contains(&name)
+    [
+        "nexus-take",
+        "nexus-give-back",
+        "nexus-postpone",
+        "nexus-start",
+        "nexus-cancel",
+        "nexus-complete",
+        "alone-cancel",
+        "alone-terminate",
+    ]
+    .contains(&name)
+}
+
+/// The start of an operation without a workflow: `start-operation charge schedule-to-close=10s`.
+pub fn start_alone(line: &str) -> Start {
+    let line = line.trim_start_matches("start-");
+    let attributes = match command(line).attributes {
+        Some(A::ScheduleNexusOperationCommandAttributes(attributes)) => attributes,
+        _ => panic!("no operation: {line}"),
+    };
+    let new = NewOperation { attributes, endpoint_id: "endpoint-1".to_owned(), identity: "client".to_owned() };
+    let options = StartOptions {
+        workflow_id: format!("{WORKFLOW_ID_PREFIX}o"),
+        request_id: "start-1".to_owned(),
+        operation: Some(Box::new(new)),
+        ..Default::default()
+    };
+    Start::new(1, "ns".to_owned(), 0, options)
+}
+
+/// How an operation without a workflow ended.
+pub fn show_alone(run: &Run) -> String {
+    let Some(alone) = &run.state().standalone_nexus else { return String::new() };
+    let (Some(outcome), Some(ended)) = (&alone.outcome, &alone.ended) else { return String::new() };
+    let failure = outcome.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default();
+    let result = if outcome.result.is_some() { " with a result" } else { "" };
+    format!("  operation {} is over{result}{failure}, attempts={}\n", ended.operation, ended.start.attempts)
 }
 
 /// One call on the run. `stamp=` names an attempt other than the current one.
 pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
-    let id: i64 = words.number(0);
-    if words.name == "nexus-complete" {
-        return complete(world, words, id);
-    }
+    let id: i64 = match words.name {
+        "nexus-complete" => return complete(world, words, words.number(0)),
+        "alone-cancel" | "alone-terminate" => return client_call(world, words),
+        _ => words.number(0),
+    };
     let open = world.run.state().operations.get(&id).and_then(|operation| operation.open_request());
     let (stamp, cancel) = open.map_or((1, false), |(request, cancel)| (request.stamp, cancel));
     let request = RequestRef {
@@ -57,6 +97,20 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
             };
             world.call(|run, context| nexus::answer_cancel(run, context, request, answer))?
         }
+    };
+    Ok((String::new(), taken.transition))
+}
+
+/// A client ends an operation without a workflow, or wants its handler to do so.
+fn client_call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
+    let request_id = words.get("request").unwrap_or_default().to_owned();
+    let (identity, reason) = ("client".to_owned(), "enough".to_owned());
+    let taken = if words.name == "alone-cancel" {
+        let call = CancelRequest { identity, reason, request_id };
+        world.call(|run, context| calls::request_cancel(run, context, call))?
+    } else {
+        let call = Terminate { reason, identity, request_id };
+        world.call(|run, context| calls::terminate(run, context, call))?
     };
     Ok((String::new(), taken.transition))
 }

@@ -21,7 +21,7 @@ use segno_engine::{
     external,
     outbox::StartChild,
     signal::{self, Signal},
-    start,
+    start::{self, Start},
     state::{Parent, TaskKind, WorkflowTask},
     task_calls::{self, FailTask, TaskRef},
     terminate::{self, Terminate},
@@ -127,6 +127,9 @@ impl Scenario {
         if words.name == "start" {
             return self.begin(&words, at.unwrap_or(EPOCH));
         }
+        if words.name == "start-operation" {
+            return self.begin_alone(nexus_steps::start_alone(line), at.unwrap_or(EPOCH));
+        }
         let mut world = self.world.take().expect("a scenario begins with start");
         if let Some(at) = at {
             assert!(at >= world.now, "time goes forward");
@@ -209,6 +212,16 @@ impl Scenario {
             world = World { stored: Vec::new(), durable: 0, run: applied.run.clone(), ..world };
             transition = world.take(applied).transition;
         }
+        let empty = World { stored: Vec::new(), ..world.clone() };
+        let result = self.outcome(&empty, &world, durability(&transition), Some(&transition));
+        invariants::check(&world);
+        self.world = Some(world);
+        result
+    }
+
+    /// A run that is no workflow.
+    fn begin_alone(&mut self, call: Start, now: Nanos) -> String {
+        let (world, transition) = World::begin(call, now);
         let empty = World { stored: Vec::new(), ..world.clone() };
         let result = self.outcome(&empty, &world, durability(&transition), Some(&transition));
         invariants::check(&world);
@@ -546,6 +559,7 @@ fn show_all(world: &World) -> String {
         let attempts = operation.start.attempts;
         let _ = writeln!(text, "  pending operation {} {place}, attempts={attempts}", operation.operation);
     }
+    text.push_str(&nexus_steps::show_alone(&world.run));
     for child in state.children.values() {
         let _ = writeln!(text, "  pending child {} started={}", child.workflow_id, child.started_event_id);
     }

@@ -12,7 +12,7 @@ use segno_proto::{
     nanos_duration,
     workflow::{
         CallbackInfo, NexusOperationCancellationInfo, PendingNexusOperationInfo,
-        callback_info::{Trigger, WorkflowClosed, trigger},
+        callback_info::{Trigger, UpdateWorkflowExecutionCompleted, WorkflowClosed, trigger},
     },
 };
 
@@ -31,12 +31,7 @@ pub(crate) fn operations_of(run: &Run, now: Nanos, sender: &HttpSender) -> Vec<P
 
 fn described(operation: &Operation, now: Nanos, is_blocked: bool) -> PendingNexusOperationInfo {
     let start = &operation.start;
-    let state = match operation {
-        started if started.is_started() => PendingNexusOperationState::Started,
-        waiting if waiting.start.is_backing_off(now) => PendingNexusOperationState::BackingOff,
-        _ if is_blocked => PendingNexusOperationState::Blocked,
-        _ => PendingNexusOperationState::Scheduled,
-    };
+    let state = state_of(operation, now, is_blocked);
     PendingNexusOperationInfo {
         endpoint: operation.endpoint.clone(),
         service: operation.service.clone(),
@@ -58,12 +53,23 @@ fn described(operation: &Operation, now: Nanos, is_blocked: bool) -> PendingNexu
     }
 }
 
+/// How a pending operation stands. `is_blocked` by the breaker of its endpoint.
+pub(super) fn state_of(operation: &Operation, now: Nanos, is_blocked: bool) -> PendingNexusOperationState {
+    match operation {
+        started if started.is_started() => PendingNexusOperationState::Started,
+        waiting if waiting.start.is_backing_off(now) => PendingNexusOperationState::BackingOff,
+        _ if is_blocked => PendingNexusOperationState::Blocked,
+        _ => PendingNexusOperationState::Scheduled,
+    }
+}
+
 /// The reason of a state, if it is that of an open breaker.
 fn reason(is_blocked: bool) -> String {
     if is_blocked { BLOCKED_REASON.to_owned() } else { String::new() }
 }
 
-fn cancellation(
+/// How far the request to cancel an operation is.
+pub(super) fn cancellation(
     operation: &Operation,
     known: &Cancellation,
     now: Nanos,
@@ -91,11 +97,12 @@ fn cancellation(
 }
 
 /// A time-out that is not set is absent.
-fn timeout(duration: Nanos) -> Option<prost_types::Duration> {
+pub(super) fn timeout(duration: Nanos) -> Option<prost_types::Duration> {
     (duration != 0).then(|| nanos_duration(duration))
 }
 
-fn next_attempt(request: &HandlerRequest, now: Nanos) -> Option<prost_types::Timestamp> {
+/// When a request is repeated, if it waits for that.
+pub(super) fn next_attempt(request: &HandlerRequest, now: Nanos) -> Option<prost_types::Timestamp> {
     time(request.due_time).filter(|_| request.is_backing_off(now))
 }
 
@@ -109,6 +116,16 @@ pub(crate) fn callbacks_of(run: &Run, now: Nanos, sender: &HttpSender) -> Vec<Ca
     run.state().callbacks.iter().map(|registered| callback(run, registered, now, is_blocked(registered))).collect()
 }
 
+/// The end that a callback reports.
+fn trigger_of(registered: &RegisteredCallback) -> trigger::Variant {
+    match registered.update_id.as_str() {
+        "" => trigger::Variant::WorkflowClosed(WorkflowClosed {}),
+        id => trigger::Variant::UpdateWorkflowExecutionCompleted(UpdateWorkflowExecutionCompleted {
+            update_id: id.to_owned(),
+        }),
+    }
+}
+
 fn callback(run: &Run, registered: &RegisteredCallback, now: Nanos, is_blocked: bool) -> CallbackInfo {
     let state = match callbacks::state_of(run, registered) {
         Stored::Standby => CallbackState::Standby,
@@ -120,7 +137,7 @@ fn callback(run: &Run, registered: &RegisteredCallback, now: Nanos, is_blocked: 
     };
     let info = CallbackInfo {
         callback: registered.callback.clone(),
-        trigger: Some(Trigger { variant: Some(trigger::Variant::WorkflowClosed(WorkflowClosed {})) }),
+        trigger: Some(Trigger { variant: Some(trigger_of(registered)) }),
         registration_time: time(registered.time),
         state: state as i32,
         attempt: registered.attempts,

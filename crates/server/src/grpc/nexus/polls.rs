@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use segno_engine::nexus::{operation_time, request_time};
-use segno_nexus::{USER_AGENT, go_duration, milliseconds, read_span, to_event, to_url};
+use segno_engine::{
+    nexus::{operation_time, request_time},
+    standalone_nexus,
+};
+use segno_nexus::{USER_AGENT, go_duration, milliseconds, read_span, to_event, to_operation, to_url};
 use segno_node::{
-    CONTROL_QUEUES, Caller, Namespace, NexusCallToken, NexusTaskToken, Poll, PollOutcome, PollerVersion,
-    QueueKey, QueueKind, QueueType, StartedCall, StartedNexusTask, StartedRequest, Token,
+    CONTROL_QUEUES, Caller, Namespace, NexusCallToken, NexusTaskToken, Poll, PollOutcome, PollerVersion, QueueKey,
+    QueueKind, QueueType, StartedCall, StartedNexusTask, StartedRequest, Token,
 };
 use segno_proto::{
     Nanos,
@@ -178,8 +181,13 @@ impl Workflows {
         let (info, operation) = (&started.run.info, &started.operation);
         let id = operation.scheduled_event_id;
         let token = self.node.runs.callback_token(&started.run, operation);
-        let kind = EventType::NexusOperationScheduled;
-        let link = to_url(&to_event(&info.namespace, &info.workflow_id, &info.run_id, id, kind));
+        let link = to_url(&match standalone_nexus::id_of(&started.run) {
+            Some(operation_id) => to_operation(&info.namespace, operation_id, &info.run_id),
+            None => {
+                let kind = EventType::NexusOperationScheduled;
+                to_event(&info.namespace, &info.workflow_id, &info.run_id, id, kind)
+            }
+        });
         header.insert("nexus-request-id".to_owned(), operation.request_id.clone());
         if let Some(link) = &link {
             header.insert("nexus-link".to_owned(), format!("<{}>; type=\"{}\"", link.url, link.r#type));
