@@ -5,13 +5,11 @@ use segno_proto::{
     common::Link,
     enums::NexusHandlerErrorRetryBehavior,
     failure::{CanceledFailureInfo, Failure, NexusHandlerFailureInfo, failure::FailureInfo},
+    links::from_url,
     nexus::{self, StartOperationResponse, UnsuccessfulOperationError, response, start_operation_response::Variant},
 };
 
-use crate::{
-    failures::{from_worker, has_json_details},
-    links::from_url,
-};
+use crate::failures::{from_worker, has_json_details};
 
 /// The longest token of an operation.
 pub const TOKEN_BYTES_MAX: usize = 4096;

@@ -7,6 +7,7 @@ use segno_proto::{
     Nanos,
     common::Link,
     failure::{ApplicationFailureInfo, Failure, failure::FailureInfo},
+    links::to_url,
 };
 
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     failures::to_nexus,
     http_message::{HttpAnswer, HttpRequest},
     link_header::{LINK_HEADER, links_to_header},
-    links::to_url,
     times::{http_date, rfc3339},
 };
 
@@ -91,7 +91,7 @@ mod tests {
     use segno_proto::enums::EventType;
 
     use super::*;
-    use crate::links::to_event;
+    use segno_proto::links::to_event;
 
     #[test]
     fn ends_are_reported_with_state_times_and_link() {

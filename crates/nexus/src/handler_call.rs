@@ -7,6 +7,7 @@ use segno_proto::{
     Nanos,
     common::{Link, Payload},
     failure::Failure,
+    links::{path_part, query_part, to_url},
 };
 
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     failures::{from_nexus, text_detail},
     http_message::{HttpAnswer, HttpRequest},
     link_header::{LINK_HEADER, links_from_header, links_to_header},
-    links::{escape, is_plain, path_part, to_url},
     times::milliseconds,
 };
 
@@ -67,7 +67,7 @@ impl HandlerCall<'_> {
     /// The request to start the operation.
     pub fn start(&self, start: &StartCall<'_>) -> HttpRequest {
         let (url, token) = start.callback;
-        let mut request = self.request("", &format!("callback={}", escape(url, is_plain)));
+        let mut request = self.request("", &format!("callback={}", query_part(url)));
         request.set("nexus-request-id", start.request_id);
         request.set("nexus-callback-temporal-callback-token", token);
         request.set("temporal-nexus-failure-support", "true");
@@ -168,7 +168,9 @@ mod tests {
     };
 
     use super::*;
-    use crate::links::to_event;
+    use segno_proto::links::to_event;
+
+    use crate::http_message::USER_AGENT;
 
     fn answer(status: u16, headers: &[(&str, &str)], body: &'static str) -> HttpAnswer {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));

@@ -1,11 +1,12 @@
 //! Wire types of Temporal's protocol: messages, service traits and clients, generated at build time.
 //!
 //! This crate has no logic. It adds to the generated code [`History`], which keeps events encoded so that they are
-//! encoded only once, and a few helpers for time and payloads.
+//! encoded only once, and a few helpers for time, payloads and links.
 
 pub mod codec;
 pub mod decode;
 mod history;
+pub mod links;
 pub mod scratch;
 mod time;
 

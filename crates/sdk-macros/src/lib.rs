@@ -1,4 +1,4 @@
-//! The attributes of segno-sdk: [`macro@task`], [`macro@tasks`] and [`macro@workflow`].
+//! The attributes of segno-sdk: [`macro@task`], [`macro@tasks`], [`macro@workflow`] and [`macro@nexus_service`].
 //!
 //! Each keeps the annotated item, so that tests can call it directly, and adds the types that name it elsewhere. The
 //! expansions only refer to `::segno_sdk`; items that are not public are in `::segno_sdk::__private`.
@@ -6,6 +6,7 @@
 mod duration;
 mod handlers;
 mod names;
+mod nexus;
 mod options;
 mod signature;
 mod task;
@@ -68,4 +69,27 @@ pub fn tasks(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn workflow(options: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(options.into(), item.into()).into()
+}
+
+/// Makes a Nexus service of a trait whose methods are marked with `#[operation]`.
+///
+/// The trait is what handlers implement. Its methods are `async fn (&self, ..)` and return `Result<T>` or `Result<T, E>`
+/// for an operation that is completed at once, or `Result<StartedOperation<T>>` for one that may go on by itself as a
+/// workflow. An argument of type `NexusContext` is optional and may stand anywhere; there is at most one other, the input.
+/// The futures are `Send`.
+///
+/// For a trait `Orders` there are two further types of the same visibility:
+///
+/// - `OrdersClient`, by which workflows call the service: `ctx.nexus::<OrdersClient>("endpoint").price(item)`. It has a
+///   constant for each operation, such as `OrdersClient::PRICE`.
+/// - `OrdersHandler::new(value)`, which a worker gets: `worker.nexus_service(OrdersHandler::new(shop))`; `OrdersHandler::from(arc)` if it
+///   is shared.
+///
+/// `#[cancel(operation)] async fn (&self, ctx: NexusContext, token: String) -> Result<()>` cancels an operation. Without it an
+/// operation that is a workflow is cancelled with that workflow.
+///
+/// The trait and the operations take `name = ".."`; otherwise their names on the wire are those in Rust.
+#[proc_macro_attribute]
+pub fn nexus_service(options: TokenStream, item: TokenStream) -> TokenStream {
+    nexus::expand(options.into(), item.into()).into()
 }

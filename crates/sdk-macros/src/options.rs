@@ -45,6 +45,8 @@ pub const TASK: &[&str] = &[
 pub const WORKFLOW: &[&str] = &["name", "as", "dynamic", "versioning"];
 /// Options of `#[workflow]` on an `impl` block.
 pub const WORKFLOW_IMPL: &[&str] = &["name", "dynamic", "versioning"];
+/// Options of `#[nexus_service]` and of operations.
+pub const SERVICE: &[&str] = &["name"];
 /// Options of queries.
 pub const QUERY: &[&str] = &["name", "dynamic"];
 /// Options of signals and updates.

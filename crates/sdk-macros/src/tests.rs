@@ -3,7 +3,7 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::{task, tasks, workflow};
+use crate::{nexus, task, tasks, workflow};
 
 /// The messages of the `compile_error!` in an expansion.
 fn errors(tokens: TokenStream) -> Vec<String> {
@@ -441,4 +441,183 @@ fn a_handler_for_all_names_has_no_constant() {
     assert!(!text.contains("ANY_"), "{text}");
     let function = quote! { async fn f(ctx: Context) -> Result<()> { Ok(()) } };
     assert!(only(workflow::expand(quote!(versioning = "newest"), function)).contains("auto_upgrade"));
+}
+
+#[test]
+fn a_service_keeps_its_trait_and_adds_client_and_handler() {
+    let text = nexus::expand(
+        quote!(name = "shop.Orders"),
+        quote! {
+            /// Orders.
+            pub(crate) trait Orders {
+                /// The price.
+                #[operation]
+                async fn price(&self, item: String) -> Result<u64>;
+                #[operation(name = "Ship")]
+                async fn ship(&self, ctx: NexusContext, order: Order) -> Result<StartedOperation<Receipt>, HandlerError>;
+                #[cancel(ship)]
+                async fn cancel_ship(&self, token: String) -> Result<()>;
+                async fn helper(&self) {}
+            }
+        },
+    )
+    .to_string();
+    assert!(text.contains("pub (crate) trait Orders : :: core :: marker :: Send"), "{text}");
+    assert!(text.contains("pub (crate) struct OrdersClient"), "{text}");
+    assert!(text.contains("pub (crate) struct OrdersHandler"), "{text}");
+    assert!(text.contains("const PRICE : :: segno_sdk :: NexusOperation < String , u64 >"), "{text}");
+    assert!(text.contains("const SHIP : :: segno_sdk :: NexusOperation < Order , Receipt >"), "{text}");
+    assert!(text.contains(r#"named ("shop.Orders" , "Ship")"#), "{text}");
+    assert!(text.contains("registry . cancel (OrdersClient :: SHIP"), "{text}");
+    assert!(!text.contains("async fn"), "{text}");
+    assert_eq!(text.matches("The price.").count(), 2, "{text}");
+}
+
+#[test]
+fn mistakes_in_services() {
+    let cases = [
+        (
+            quote!(),
+            quote!(
+                struct Orders;
+            ),
+            "stands on a trait",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {}
+            ),
+            "no method here is marked",
+        ),
+        (
+            quote!(queue = "q"),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&self) -> Result<()>;
+                }
+            ),
+            "no option `queue`",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders<T> {
+                    #[operation]
+                    async fn f(&self) -> Result<T>;
+                }
+            ),
+            "generic traits",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    fn f(&self) -> Result<()>;
+                }
+            ),
+            "a handler is an `async fn`",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f() -> Result<()>;
+                }
+            ),
+            "take `&self`",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&mut self) -> Result<()>;
+                }
+            ),
+            "take `&self`",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&self, a: u8, b: u8) -> Result<()>;
+                }
+            ),
+            "one input",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&self) -> u8;
+                }
+            ),
+            "returns `Result<T>`",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&self, x: &str) -> Result<()>;
+                }
+            ),
+            "take them by value",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    #[cancel(f)]
+                    async fn f(&self) -> Result<()>;
+                }
+            ),
+            "one thing only",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[cancel]
+                    async fn f(&self, token: String) -> Result<()>;
+                }
+            ),
+            "name the operation",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&self) -> Result<()>;
+                    #[cancel(g)]
+                    async fn h(&self, token: String) -> Result<()>;
+                }
+            ),
+            "no operation here has this name",
+        ),
+        (
+            quote!(),
+            quote!(
+                trait Orders {
+                    #[operation]
+                    async fn f(&self) -> Result<()>;
+                    #[cancel(f)]
+                    async fn h(&self) -> Result<()>;
+                }
+            ),
+            "takes the operation's token",
+        ),
+    ];
+    for (options, item, expected) in cases {
+        let message = only(nexus::expand(options, item.clone()));
+        assert!(message.contains(expected), "{item}: {message}");
+    }
 }

@@ -12,7 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use error::{Error, Result};
 
-use crate::converter;
+use crate::{
+    converter,
+    nexus::{HandlerErrorType, handler_kind},
+};
 
 mod error;
 
@@ -68,8 +71,24 @@ pub enum FailureKind {
     Terminated,
     /// The server itself failed.
     Server,
-    /// A Nexus operation failed.
-    Nexus,
+    /// A Nexus operation failed; the cause says why.
+    Nexus {
+        /// The endpoint.
+        endpoint: String,
+        /// The service.
+        service: String,
+        /// The operation.
+        operation: String,
+        /// Its token, if it was started; else empty.
+        token: String,
+    },
+    /// The handler of a Nexus operation did not carry a request out.
+    NexusHandler {
+        /// The type of the error.
+        r#type: HandlerErrorType,
+        /// Whether the server sends the request again.
+        retryable: bool,
+    },
 }
 
 /// Why there is no further attempt.
@@ -175,7 +194,7 @@ impl Failure {
     pub fn is_cancelled(&self) -> bool {
         match self.kind() {
             FailureKind::Cancelled => true,
-            FailureKind::Task { .. } | FailureKind::Child { .. } | FailureKind::Nexus => {
+            FailureKind::Task { .. } | FailureKind::Child { .. } | FailureKind::Nexus { .. } => {
                 self.cause().is_some_and(Self::is_cancelled)
             }
             _ => false,
@@ -215,7 +234,11 @@ impl Failure {
 
     /// Whether it is of no use to try again, as far as the failure itself says.
     pub fn is_non_retryable(&self) -> bool {
-        matches!(self.kind(), FailureKind::Application { non_retryable: true, .. })
+        match self.kind() {
+            FailureKind::Application { non_retryable, .. } => *non_retryable,
+            FailureKind::NexusHandler { retryable, .. } => !retryable,
+            _ => false,
+        }
     }
 
     /// When to try again, if it says so.
@@ -328,9 +351,13 @@ fn kind_of(wire: &wire::Failure) -> FailureKind {
                 retry_state: retry_state(info.retry_state),
             }
         }
-        Some(FailureInfo::NexusOperationExecutionFailureInfo(_) | FailureInfo::NexusHandlerFailureInfo(_)) => {
-            FailureKind::Nexus
-        }
+        Some(FailureInfo::NexusOperationExecutionFailureInfo(info)) => FailureKind::Nexus {
+            endpoint: info.endpoint.clone(),
+            service: info.service.clone(),
+            operation: info.operation.clone(),
+            token: info.operation_token.clone(),
+        },
+        Some(FailureInfo::NexusHandlerFailureInfo(info)) => handler_kind(info),
         None => application("", false),
     }
 }
@@ -363,6 +390,11 @@ impl fmt::Display for Failure {
         match (self.kind(), self.cause()) {
             (FailureKind::Task { kind, .. }, Some(cause)) => write!(f, "task {kind} failed: {cause}"),
             (FailureKind::Child { kind, .. }, Some(cause)) => write!(f, "child {kind} failed: {cause}"),
+            (FailureKind::Nexus { service, operation, .. }, Some(cause)) => {
+                write!(f, "Nexus operation {service}.{operation} failed: {cause}")
+            }
+            // Servers that translate old answers give it no message of its own.
+            (FailureKind::NexusHandler { .. }, Some(cause)) if self.message().is_empty() => cause.fmt(f),
             (FailureKind::Task { kind, .. }, None) => write!(f, "task {kind} failed: {}", self.message()),
             (FailureKind::Child { kind, .. }, None) => write!(f, "child {kind} failed: {}", self.message()),
             _ => f.write_str(self.message()),

@@ -2,7 +2,8 @@
 //!
 //! A [`ClientInterceptor`] sees the calls of a client that reach a workflow
 //! ([`ClientBuilder::interceptor`](crate::ClientBuilder::interceptor)), a [`TaskInterceptor`] every attempt of a task
-//! ([`WorkerBuilder::interceptor`](crate::WorkerBuilder::interceptor)), a [`WorkflowInterceptor`] the messages and commands of
+//! ([`WorkerBuilder::interceptor`](crate::WorkerBuilder::interceptor)), a [`NexusInterceptor`] every request to a Nexus operation
+//! ([`WorkerBuilder::nexus_interceptor`](crate::WorkerBuilder::nexus_interceptor)), a [`WorkflowInterceptor`] the messages and commands of
 //! workflows ([`WorkerBuilder::workflow_interceptor`](crate::WorkerBuilder::workflow_interceptor)). Headers connect them: those
 //! that a client adds to a call are in `run.headers` of the workflow's interceptor, those that a workflow adds to a task in
 //! `ctx.info().headers`. All of them may change the [`Arguments`]:
@@ -24,6 +25,6 @@
 pub use crate::{
     Arguments,
     client::{ClientCall, ClientCallKind, ClientInterceptor},
-    worker::TaskInterceptor,
+    worker::{NexusInterceptor, TaskInterceptor},
     workflow::{InboundCall, InboundKind, InterceptedRun, OutboundCall, OutboundKind, WorkflowInterceptor},
 };

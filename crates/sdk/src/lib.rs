@@ -9,7 +9,7 @@
 //! 2. [Tasks](#tasks)
 //! 3. [Workflows](#workflows): [time and races](#time-and-races), [messages](#messages), [state](#state),
 //!    [cancellation](#cancellation), [errors](#errors)
-//! 4. [Clients and workers](#clients-and-workers)
+//! 4. [Clients and workers](#clients-and-workers), [Nexus operations](#nexus-operations)
 //! 5. [Tests](#tests)
 //! 6. [Changing a workflow](#changing-a-workflow)
 //! 7. [Features of the crate](#features-of-the-crate)
@@ -184,6 +184,44 @@
 //! encodings other than JSON and codecs, [`interceptor`] interceptors, [`schedule`] workflows that start at given
 //! times, [`telemetry`] logs, traces and metrics.
 //!
+//! # Nexus operations
+//!
+//! A [`nexus_service`](macro@nexus_service) is a trait whose methods are operations, which workflows of other teams and
+//! namespaces call through an endpoint. What implements it is registered with a worker; an operation may be a workflow.
+//!
+//! ```
+//! # use segno_sdk::prelude::*;
+//! # #[workflow] async fn ship_it(ctx: Context, item: String) -> Result<u32> { Ok(1) }
+//! #[nexus_service]
+//! pub trait Shipping {
+//!     #[operation]
+//!     async fn price(&self, item: String) -> Result<u32>;
+//!     #[operation]
+//!     async fn ship(&self, ctx: NexusContext, item: String) -> Result<StartedOperation<u32>>;
+//! }
+//!
+//! struct Port;
+//!
+//! impl Shipping for Port {
+//!     async fn price(&self, item: String) -> Result<u32> {
+//!         if item.is_empty() { Err(segno_sdk::OperationError::failed("nothing to ship").into()) } else { Ok(7) }
+//!     }
+//!     async fn ship(&self, ctx: NexusContext, item: String) -> Result<StartedOperation<u32>> {
+//!         Ok(ctx.start_workflow::<ShipIt>("", item).await?) // an id that follows from the request
+//!     }
+//! }
+//!
+//! #[workflow]
+//! async fn buy(ctx: Context, item: String) -> Result<u32> {
+//!     let port = ctx.nexus::<ShippingClient>("port"); // the endpoint
+//!     Ok(port.price(item.clone()).await? + port.ship(item).await?)
+//! }
+//!
+//! # fn example(queue: Queue) -> Result<()> {
+//! let worker = queue.worker().workflow::<ShipIt>().nexus_service(ShippingHandler::new(Port)).build()?;
+//! # Ok(()) }
+//! ```
+//!
 //! # Tests
 //!
 //! With the feature `testing`, `testing::WorkflowTest` runs a workflow without a server on a virtual clock, and replays it
@@ -221,6 +259,7 @@ pub mod definition;
 pub mod failure;
 pub mod interceptor;
 mod lock;
+pub mod nexus;
 pub mod options;
 pub mod prelude;
 mod priority;
@@ -242,12 +281,13 @@ pub use client::*;
 pub use converter::{Arguments, Bytes, ConversionError, DataConverter, FailureConverter, codec::PayloadCodec};
 pub use definition::*;
 pub use failure::*;
+pub use nexus::*;
 pub use options::*;
 pub use replay::{History, ReplayError, ReplayReport, Replayer};
 pub use schedule::{Schedule, ScheduleAction, ScheduleHandle, ScheduleSpec};
 #[cfg(feature = "schema")]
 pub use schemas::Schemas;
-pub use segno_sdk_macros::{task, tasks, workflow};
+pub use segno_sdk_macros::{nexus_service, task, tasks, workflow};
 pub use task::*;
 pub use telemetry::Metrics;
 #[cfg(feature = "testing")]

@@ -88,6 +88,44 @@ pub enum CancellationType {
     Abandon,
 }
 
+/// Effect of the cancellation of a Nexus operation by its workflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NexusCancellationType {
+    /// A request to cancel is sent, and the operation counts as cancelled at once.
+    #[default]
+    TryCancel,
+    /// A request to cancel is sent, and the workflow waits until the handler has taken it.
+    WaitRequested,
+    /// A request to cancel is sent, and the workflow waits for the outcome.
+    WaitCompleted,
+    /// No request is sent, and the operation counts as cancelled at once.
+    Abandon,
+}
+
+impl NexusCancellationType {
+    /// Whether a cancelled operation is waited for.
+    pub(crate) fn waits(self) -> bool {
+        matches!(self, Self::WaitRequested | Self::WaitCompleted)
+    }
+}
+
+/// Options of Nexus operations: [`NexusClient::with_options`](crate::NexusClient::with_options).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NexusOptions {
+    /// From scheduling to the end; at most the run's own time-out.
+    pub schedule_to_close: Option<Duration>,
+    /// From scheduling until the handler has started the operation, or ended it.
+    pub schedule_to_start: Option<Duration>,
+    /// From the start of an operation that goes on by itself to its end.
+    pub start_to_close: Option<Duration>,
+    /// The effect of a cancellation.
+    pub cancellation: NexusCancellationType,
+    /// Headers for the handler. The server makes their names lower case.
+    pub headers: Vec<(String, String)>,
+    /// A line for people, shown by user interfaces.
+    pub summary: Option<String>,
+}
+
 /// Options of one call of a task. What is `None` comes from the task's definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScheduleTaskOptions {

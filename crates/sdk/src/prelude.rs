@@ -9,7 +9,8 @@ pub use uuid::Uuid;
 
 pub use crate::{
     CancellationType, ChildOptions, ChildWorkflowFuture, Client, ClientError, Context, Error, Failure, FailureKind,
-    Handle, OperationFuture, PromiseFuture, Query, Queue, Result, RetryPolicy, ScheduleTaskOptions, Signal,
-    StartOptions, Task, TaskContext, TaskDefinition, TaskFuture, TimerFuture, Update, Worker, Workflow,
-    WorkflowContext, WorkflowDefinition, define_task, define_workflow, select, task, tasks, workflow,
+    Handle, NexusContext, NexusOptions, OperationFuture, PromiseFuture, Query, Queue, Result, RetryPolicy,
+    ScheduleTaskOptions, Signal, StartOptions, StartedOperation, Task, TaskContext, TaskDefinition, TaskFuture,
+    TimerFuture, Update, Worker, Workflow, WorkflowContext, WorkflowDefinition, define_task, define_workflow,
+    nexus_service, select, task, tasks, workflow,
 };

@@ -8,7 +8,10 @@ use std::{
 use bytes::Bytes;
 use prost::Message;
 #[cfg(feature = "testing")]
-use segno_proto::testservice::test_service_client::TestServiceClient;
+use segno_proto::{
+    operatorservice::operator_service_client::OperatorServiceClient,
+    testservice::test_service_client::TestServiceClient,
+};
 use segno_proto::{
     segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
@@ -37,6 +40,10 @@ pub(crate) type WorkerService = WorkerServiceClient<MeteredChannel>;
 #[cfg(feature = "testing")]
 pub(crate) type TestService = TestServiceClient<MeteredChannel>;
 
+/// The operator's service, for endpoints of tests.
+#[cfg(feature = "testing")]
+pub(crate) type OperatorService = OperatorServiceClient<MeteredChannel>;
+
 /// The services of a server.
 #[derive(Clone)]
 pub(super) struct Connection {
@@ -59,6 +66,11 @@ impl Connection {
     #[cfg(feature = "testing")]
     pub fn test_service(&self) -> TestService {
         TestServiceClient::new(self.channel.clone())
+    }
+
+    #[cfg(feature = "testing")]
+    pub fn operator_service(&self) -> OperatorService {
+        OperatorServiceClient::new(self.channel.clone())
     }
 
     /// A call that is repeated while the server cannot be reached or is too busy. The caller sends the same request each

@@ -152,6 +152,11 @@ impl Client {
         self.0.connection.test_service()
     }
 
+    #[cfg(feature = "testing")]
+    pub(crate) fn operator_service(&self) -> connection::OperatorService {
+        self.0.connection.operator_service()
+    }
+
     /// A call that is repeated while the server cannot be reached or is too busy. The closure must send the same request
     /// each time, with the same request id: it has an effect once.
     pub(crate) async fn call<T, F, C>(&self, call: C) -> Result<T, Status>

@@ -6,7 +6,7 @@ use segno_proto::{
     update::{Input, Outcome},
     workflowservice::{
         ExecuteMultiOperationRequest, SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest,
-        UpdateWorkflowExecutionRequest,
+        StartWorkflowExecutionResponse, UpdateWorkflowExecutionRequest,
         execute_multi_operation_request::{Operation, operation::Operation as Content},
         execute_multi_operation_response::response::Response as Answer,
     },
@@ -82,7 +82,7 @@ impl Queue {
     ) -> Result<Handle<W>, ClientError> {
         let input = converter::encode(&input, W::ARGUMENTS)?;
         let request = options.request(&self.client, &self.name, W::KIND).await?;
-        self.send(request, input).await
+        self.start_handle(request, input).await
     }
 
     /// Starts a workflow by name.
@@ -94,14 +94,25 @@ impl Queue {
     ) -> Result<Handle<RawWorkflow>, ClientError> {
         let input = vec![converter::encode_json(&input)?];
         let request = id.into().request(&self.client, &self.name, kind).await?;
-        self.send(request, input).await
+        self.start_handle(request, input).await
     }
 
-    async fn send<W: WorkflowDefinition>(
+    async fn start_handle<W: WorkflowDefinition>(
         &self,
         request: StartWorkflowExecutionRequest,
         input: Vec<Payload>,
     ) -> Result<Handle<W>, ClientError> {
+        let id = request.workflow_id.clone();
+        let answer = self.send(request, input).await?;
+        Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
+    }
+
+    /// Sends a request to start a workflow.
+    pub(crate) async fn send(
+        &self,
+        request: StartWorkflowExecutionRequest,
+        input: Vec<Payload>,
+    ) -> Result<StartWorkflowExecutionResponse, ClientError> {
         let (id, kind) = (request.workflow_id.clone(), request.workflow_type.clone().unwrap_or_default().name);
         // With a delay there is no workflow task to hand over yet.
         let is_immediate = request.workflow_start_delay.is_none() && request.cron_schedule.is_empty();
@@ -131,9 +142,7 @@ impl Queue {
             }
             Ok(answer)
         };
-        let answer =
-            self.client.intercepted(ClientCallKind::Start, &id, &kind, OutgoingArguments::new(input), call).await?;
-        Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
+        self.client.intercepted(ClientCallKind::Start, &id, &kind, OutgoingArguments::new(input), call).await
     }
 
     /// Signals a workflow; if there is no open run of it, starts it first. Both or none.

@@ -3,7 +3,11 @@
 use std::{error::Error as StdError, fmt};
 
 use super::{Failure, FailureBuilder};
-use crate::{client::error::ClientError, workflow::continue_as_new::ContinueAsNew};
+use crate::{
+    client::error::ClientError,
+    nexus::{HandlerError, OperationError},
+    workflow::continue_as_new::ContinueAsNew,
+};
 
 /// The result of a workflow or task, or of anything that they do.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -15,6 +19,8 @@ pub struct Error(Box<ErrorKind>);
 
 enum ErrorKind {
     Failure(Failure),
+    /// The end of a Nexus operation, in a handler of one.
+    Operation(Failure),
     /// Not a failure: the workflow wants to begin again.
     ContinueAsNew(ContinueAsNew),
 }
@@ -23,10 +29,18 @@ impl Error {
     /// The failure in it. Asking to continue as new is none; it shows as one of kind `ContinueAsNew`.
     pub fn failure(&self) -> Failure {
         match &*self.0 {
-            ErrorKind::Failure(failure) => failure.clone(),
+            ErrorKind::Failure(failure) | ErrorKind::Operation(failure) => failure.clone(),
             ErrorKind::ContinueAsNew(_) => {
                 Failure::application("ContinueAsNew", "the workflow asked to continue as new").into()
             }
+        }
+    }
+
+    /// The failure that a handler of a Nexus operation said that the operation has ended with.
+    pub(crate) fn operation_failure(&self) -> Option<&Failure> {
+        match &*self.0 {
+            ErrorKind::Operation(failure) => Some(failure),
+            _ => None,
         }
     }
 
@@ -37,7 +51,7 @@ impl Error {
     pub(crate) fn into_outcome(self) -> std::result::Result<ContinueAsNew, Failure> {
         match *self.0 {
             ErrorKind::ContinueAsNew(continued) => Ok(continued),
-            ErrorKind::Failure(failure) => Err(failure),
+            ErrorKind::Failure(failure) | ErrorKind::Operation(failure) => Err(failure),
         }
     }
 }
@@ -65,6 +79,12 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
             Ok(builder) => return Self(Box::new(ErrorKind::Failure((*builder).into()))),
             Err(boxed) => boxed,
         };
+        if let Some(error) = boxed.downcast_ref::<HandlerError>() {
+            return Self(Box::new(ErrorKind::Failure(error.failure().clone())));
+        }
+        if let Some(error) = boxed.downcast_ref::<OperationError>() {
+            return Self(Box::new(ErrorKind::Operation(error.failure().clone())));
+        }
         if let Some(failure) = boxed.downcast_ref::<ClientError>().and_then(ClientError::failure) {
             return Self(Box::new(ErrorKind::Failure(failure.clone())));
         }

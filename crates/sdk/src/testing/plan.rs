@@ -74,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) latencies: BTreeMap<String, Duration>,
     pub(crate) children: BTreeMap<String, Arc<Plan>>,
     pub(crate) mocked_children: BTreeMap<String, Mock>,
+    /// Of Nexus operations, by service and operation with a dot between them.
+    pub(crate) mocked_operations: BTreeMap<String, Mock>,
     pub(crate) inputs: Vec<(Duration, Input)>,
     pub(crate) register: Vec<fn(&mut WorkflowRegistry)>,
 }
@@ -123,6 +125,11 @@ impl Plans {
             Some(mock) => Some(Executor::Mock(mock.clone())),
             None => plan.tasks.get(kind).map(Executor::Task),
         })
+    }
+
+    /// The mock of a Nexus operation.
+    pub(crate) fn mocked_operation(&self, name: &str) -> Option<Mock> {
+        self.0.iter().find_map(|plan| plan.mocked_operations.get(name).cloned())
     }
 
     /// How long a task or a mocked child of this kind takes.

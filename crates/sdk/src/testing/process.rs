@@ -8,10 +8,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use segno_proto::testservice::{LockTimeSkippingRequest, SleepRequest};
+use segno_proto::{
+    nexus::{EndpointSpec, EndpointTarget, endpoint_target},
+    operatorservice::CreateNexusEndpointRequest,
+    testservice::{LockTimeSkippingRequest, SleepRequest},
+};
 
 use crate::{
-    client::{Client, ClientError, time},
+    client::{Client, ClientError, Queue, time},
     options::wire_duration,
 };
 
@@ -170,6 +174,17 @@ impl TestServer {
                 self.client.test_service().unlock_time_skipping_with_sleep(request()).await?;
             }
         }
+        Ok(())
+    }
+
+    /// Creates a Nexus endpoint whose requests go to the workers of this queue.
+    pub async fn create_nexus_endpoint(&self, name: &str, queue: &Queue) -> Result<(), ClientError> {
+        let (namespace, task_queue) = (queue.client().namespace().to_owned(), queue.name().to_owned());
+        let target = EndpointTarget {
+            variant: Some(endpoint_target::Variant::Worker(endpoint_target::Worker { namespace, task_queue })),
+        };
+        let spec = EndpointSpec { name: name.to_owned(), target: Some(target), ..Default::default() };
+        self.client.operator_service().create_nexus_endpoint(CreateNexusEndpointRequest { spec: Some(spec) }).await?;
         Ok(())
     }
 

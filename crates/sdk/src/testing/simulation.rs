@@ -308,6 +308,7 @@ impl Simulation {
                 Order::Started { run } => self.started(run)?,
                 Order::CancelAttempt { run, scheduled_event_id } => self.attempts.cancel(run, scheduled_event_id),
                 Order::Forget { run, scheduled_event_id } => self.attempts.forget(run, scheduled_event_id),
+                Order::Operation { run, scheduled_event_id } => self.handle_operation(run, scheduled_event_id)?,
                 Order::Attempt { run, ref kind, .. } => {
                     let Some(member) = &self.members[run] else { continue };
                     let Some(executor) = member.plans.executor(kind) else {
@@ -332,6 +333,25 @@ impl Simulation {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Calls the mock of a Nexus operation.
+    fn handle_operation(&mut self, run: usize, scheduled_event_id: i64) -> Result<(), TestFailure> {
+        let Some(Some(member)) = self.members.get(run) else { return Ok(()) };
+        let Some(operation) = self.server.runs[run].operations.get(&scheduled_event_id) else { return Ok(()) };
+        let name = operation.name();
+        let Some(mock) = member.plans.mocked_operation(&name) else {
+            let message = format!(
+                "the workflow scheduled a Nexus operation {name:?}, which this test does not know: add \
+                 `.mock_operation(..)` or `.mock_operation_raw({:?}, {:?}, ..)`",
+                operation.attributes.service, operation.attributes.operation
+            );
+            return Err(test_failure("NotRegistered", message));
+        };
+        let latency = nanos(member.plans.latency(&name));
+        let result = mock(operation.attributes.input.iter().cloned().collect());
+        self.server.handler_answered(run, scheduled_event_id, result, latency);
         Ok(())
     }
 

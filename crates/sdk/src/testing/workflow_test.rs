@@ -15,6 +15,7 @@ use crate::{
     converter,
     definition::{Query, Signal, Task, TaskDefinition, TaskSet, Update, Workflow, WorkflowDefinition},
     failure::{Failure, Result},
+    nexus::NexusOperation,
     task::TaskRegistry,
     workflow::{DeterminismViolation, WorkflowInterceptor},
 };
@@ -142,7 +143,36 @@ impl<W: Workflow> WorkflowTest<W> {
         self
     }
 
-    /// How long a task, local task or mocked child of this kind takes; nothing by default.
+    /// Replaces a Nexus operation by a function. Its failures are those of the operation; they are not retried.
+    ///
+    /// Without a [latency](Self::latency) for `Service.operation` the operation is complete at once; with one it is
+    /// started, and goes on by itself until it ends or the workflow cancels it.
+    pub fn mock_operation<I, O>(
+        mut self,
+        operation: NexusOperation<I, O>,
+        f: impl FnMut(I) -> Result<O> + Send + 'static,
+    ) -> Self
+    where
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+    {
+        let name = format!("{}.{}", operation.service(), operation.name());
+        self.plan.mocked_operations.insert(name, plan::mock(1, f));
+        self
+    }
+
+    /// The same by name, with JSON in and out.
+    pub fn mock_operation_raw(
+        mut self,
+        service: &str,
+        operation: &str,
+        f: impl FnMut(Value) -> Result<Value> + Send + 'static,
+    ) -> Self {
+        self.plan.mocked_operations.insert(format!("{service}.{operation}"), plan::mock_raw(f));
+        self
+    }
+
+    /// How long a task, local task, mocked child or mocked Nexus operation of this kind takes; nothing by default.
     pub fn latency(mut self, kind: impl Into<String>, latency: Duration) -> Self {
         self.plan.latencies.insert(kind.into(), latency);
         self

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Worker,
-    interceptor::TaskInterceptor,
+    interceptor::{Interceptors, NexusInterceptor, TaskInterceptor},
     options::{Pollers, WorkerOptions},
     shared::Shared,
     slots::Tuner,
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     client::{Client, ClientError, Queue},
     definition::{Task, TaskSet, Workflow},
+    nexus::{NexusRegistry, NexusService},
     task::TaskRegistry,
     versioning::Deployment,
     workflow::{WorkflowInterceptor, WorkflowRegistry},
@@ -25,7 +26,8 @@ pub struct WorkerBuilder {
     identity: Option<String>,
     tasks: TaskRegistry,
     workflows: WorkflowRegistry,
-    interceptors: Vec<Arc<dyn TaskInterceptor>>,
+    nexus: NexusRegistry,
+    interceptors: Interceptors,
     options: WorkerOptions,
 }
 
@@ -38,7 +40,8 @@ impl Queue {
             identity: None,
             tasks: TaskRegistry::default(),
             workflows: WorkflowRegistry::default(),
-            interceptors: Vec::new(),
+            nexus: NexusRegistry::default(),
+            interceptors: Interceptors::default(),
             options: WorkerOptions::default(),
         }
     }
@@ -60,6 +63,13 @@ impl WorkerBuilder {
     /// Executes the tasks of this instance, which they share.
     pub fn tasks<S: TaskSet>(mut self, instance: S) -> Self {
         Arc::new(instance).register(&mut self.tasks);
+        self
+    }
+
+    /// Handles the operations of a Nexus service: `.nexus_service(OrdersHandler::new(shop))`, for what implements the trait
+    /// `Orders` that is marked with [`nexus_service`](macro@crate::nexus_service).
+    pub fn nexus_service(mut self, service: impl NexusService) -> Self {
+        service.register(&mut self.nexus);
         self
     }
 
@@ -128,16 +138,28 @@ impl WorkerBuilder {
         self
     }
 
+    /// How many requests to Nexus operations are handled at a time; 200 if not given.
+    pub fn max_concurrent_nexus_requests(self, requests: usize) -> Self {
+        self.nexus_tuner(Tuner::fixed(requests))
+    }
+
+    /// Decides how many requests to Nexus operations are handled at a time.
+    pub fn nexus_tuner(mut self, tuner: Tuner) -> Self {
+        self.options.nexus_tuner = tuner;
+        self
+    }
+
     /// At most this many tasks begin per second.
     pub fn max_tasks_per_second(mut self, rate: f64) -> Self {
         self.options.max_tasks_per_second = Some(rate);
         self
     }
 
-    /// How many polls are open, for tasks and for workflow tasks each; by default 1 to 20, as it is of use.
+    /// How many polls are open, for tasks, for workflow tasks and for Nexus requests each; by default 1 to 20, as it is of use.
     pub fn pollers(mut self, pollers: Pollers) -> Self {
         self.options.task_pollers = pollers;
         self.options.workflow_pollers = pollers;
+        self.options.nexus_pollers = pollers;
         self
     }
 
@@ -150,6 +172,12 @@ impl WorkerBuilder {
     /// The same for workflow tasks alone.
     pub fn workflow_pollers(mut self, pollers: Pollers) -> Self {
         self.options.workflow_pollers = pollers;
+        self
+    }
+
+    /// The same for Nexus requests alone.
+    pub fn nexus_pollers(mut self, pollers: Pollers) -> Self {
+        self.options.nexus_pollers = pollers;
         self
     }
 
@@ -204,7 +232,13 @@ impl WorkerBuilder {
 
     /// Adds code around every task. The first one added is the outermost.
     pub fn interceptor(mut self, interceptor: impl TaskInterceptor) -> Self {
-        self.interceptors.push(Arc::new(interceptor));
+        self.interceptors.tasks.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Adds code around every request to a Nexus operation. The first one added is the outermost.
+    pub fn nexus_interceptor(mut self, interceptor: impl NexusInterceptor) -> Self {
+        self.interceptors.nexus.push(Arc::new(interceptor));
         self
     }
 
@@ -232,6 +266,7 @@ impl WorkerBuilder {
             self.identity,
             self.tasks,
             self.workflows,
+            self.nexus,
             self.interceptors,
             self.options,
         );
@@ -249,14 +284,17 @@ impl WorkerBuilder {
         if self.queue.is_empty() {
             return Some("a worker needs the name of a task queue".to_owned());
         }
-        if self.tasks.is_empty() && self.workflows.is_empty() {
-            return Some("a worker without workflows and tasks has nothing to do".to_owned());
+        if self.tasks.is_empty() && self.workflows.is_empty() && self.nexus.is_empty() {
+            return Some("a worker without workflows, tasks and Nexus services has nothing to do".to_owned());
         }
         if let Some(kind) = self.tasks.duplicates().next() {
             return Some(format!("the task {kind:?} was added twice"));
         }
         if let Some(kind) = self.workflows.duplicates().first() {
             return Some(format!("the workflow {kind:?} was added twice"));
+        }
+        if let Some(operation) = self.nexus.duplicates().next() {
+            return Some(format!("the Nexus operation {operation:?} was added twice"));
         }
         self.options.problem()
     }

@@ -8,7 +8,7 @@ use segno_proto::{
     workflowservice::{PollActivityTaskQueueResponse, PollWorkflowTaskQueueResponse},
 };
 
-use super::shared::Shared;
+use super::{shared::Shared, slots::Slots};
 use crate::telemetry::Metrics;
 
 /// Labels that everything of a worker has, and one of its own.
@@ -30,7 +30,8 @@ impl Shared {
     pub(super) fn meter_poll(&self, kind: PolledKind, found: bool) {
         let Some((metrics, labels)) = self.counting(("poller_type", kind.name())) else { return };
         let name = match (kind, found) {
-            (PolledKind::Task, true) => return,
+            (PolledKind::Task | PolledKind::Nexus, true) => return,
+            (PolledKind::Nexus, false) => "temporal_nexus_poll_no_task",
             (PolledKind::Task, false) => "temporal_activity_poll_no_task",
             (_, true) => "temporal_workflow_task_queue_poll_succeed",
             (_, false) => "temporal_workflow_task_queue_poll_empty",
@@ -43,7 +44,7 @@ impl Shared {
         let Some((metrics, labels)) = self.counting(("activity_type", kind)) else { return };
         let scheduled = task.current_attempt_scheduled_time.as_ref();
         metrics.observe_since("temporal_activity_schedule_to_start_latency_seconds", &labels, scheduled);
-        self.meter_slots(metrics);
+        self.meter_slots(metrics, "ActivityWorker", &self.slots);
     }
 
     /// An attempt of a task is over.
@@ -64,15 +65,39 @@ impl Shared {
             let scheduled = task.scheduled_time.as_ref();
             metrics.observe_since("temporal_activity_succeed_endtoend_latency_seconds", &labels, scheduled);
         }
-        self.meter_slots(metrics);
+        self.meter_slots(metrics, "ActivityWorker", &self.slots);
     }
 
-    fn meter_slots(&self, metrics: &Metrics) {
+    fn meter_slots(&self, metrics: &Metrics, worker_type: &str, slots: &Slots) {
         let labels =
-            [("namespace", self.client.namespace()), ("task_queue", &*self.queue), ("worker_type", "ActivityWorker")];
-        let used = self.slots.used();
+            [("namespace", self.client.namespace()), ("task_queue", &*self.queue), ("worker_type", worker_type)];
+        let used = slots.used();
         metrics.set("temporal_worker_task_slots_used", &labels, used);
-        metrics.set("temporal_worker_task_slots_available", &labels, self.slots.max().saturating_sub(used));
+        metrics.set("temporal_worker_task_slots_available", &labels, slots.max().saturating_sub(used));
+    }
+
+    /// A request to a Nexus operation comes.
+    pub(super) fn meter_nexus_start(&self, service: &str, scheduled: Option<&prost_types::Timestamp>) {
+        let Some((metrics, labels)) = self.counting(("nexus_service", service)) else { return };
+        metrics.observe_since("temporal_nexus_task_schedule_to_start_latency_seconds", &labels, scheduled);
+        self.meter_slots(metrics, "NexusWorker", &self.nexus_slots);
+    }
+
+    /// A request to a Nexus operation was handled.
+    pub(super) fn meter_nexus_end(
+        &self,
+        service: &str,
+        scheduled: Option<&prost_types::Timestamp>,
+        took: Duration,
+        failed: bool,
+    ) {
+        let Some((metrics, labels)) = self.counting(("nexus_service", service)) else { return };
+        metrics.observe("temporal_nexus_task_execution_latency_seconds", &labels, took);
+        metrics.observe_since("temporal_nexus_task_endtoend_latency_seconds", &labels, scheduled);
+        if failed {
+            metrics.count("temporal_nexus_task_execution_failed", &labels);
+        }
+        self.meter_slots(metrics, "NexusWorker", &self.nexus_slots);
     }
 
     /// A workflow task came, for a run that is in memory or not.
@@ -130,6 +155,7 @@ pub(super) enum PolledKind {
     Task,
     Workflow,
     Sticky,
+    Nexus,
 }
 
 impl PolledKind {
@@ -138,6 +164,7 @@ impl PolledKind {
             Self::Task => "activity_task",
             Self::Workflow => "workflow_task",
             Self::Sticky => "sticky_workflow_task",
+            Self::Nexus => "nexus_task",
         }
     }
 }

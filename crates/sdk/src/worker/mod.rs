@@ -1,4 +1,4 @@
-//! Workers: programs that execute workflows and tasks.
+//! Workers: programs that execute workflows and tasks, and handle Nexus operations.
 //!
 //! [`Queue::worker`](crate::Queue::worker) makes one; [`Worker::run`] serves until the program calls
 //! [`ShutdownHandle::shutdown`]. A failing workflow or task does not end the worker.
@@ -14,6 +14,8 @@ mod interceptor;
 mod lease;
 mod local;
 mod meter;
+mod nexus;
+mod nexus_answer;
 mod options;
 mod pages;
 mod payloads;
@@ -33,7 +35,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 pub use builder::WorkerBuilder;
-pub use interceptor::TaskInterceptor;
+pub use interceptor::{NexusInterceptor, TaskInterceptor};
 pub use options::Pollers;
 pub(crate) use shared::Shared;
 pub use slots::Tuner;
@@ -113,6 +115,7 @@ impl std::fmt::Debug for Worker {
             .field("queue", &self.shared.queue)
             .field("workflows", &workflows)
             .field("tasks", &tasks)
+            .field("nexus_services", &self.shared.nexus.services())
             .finish()
     }
 }

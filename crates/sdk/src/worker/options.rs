@@ -33,11 +33,13 @@ pub(crate) struct WorkerOptions {
     pub workflow_threads: usize,
     pub workflow_tuner: Tuner,
     pub local_tuner: Tuner,
+    pub nexus_tuner: Tuner,
     pub sticky_timeout: Duration,
     pub fail_workflow_on: Vec<String>,
     pub tuner: Tuner,
     pub task_pollers: Pollers,
     pub workflow_pollers: Pollers,
+    pub nexus_pollers: Pollers,
     pub max_tasks_per_second: Option<f64>,
     pub eager_tasks: bool,
     pub deployment: Option<Deployment>,
@@ -55,11 +57,13 @@ impl Default for WorkerOptions {
             workflow_threads: std::thread::available_parallelism().map_or(2, usize::from),
             workflow_tuner: Tuner::fixed(200),
             local_tuner: Tuner::fixed(200),
+            nexus_tuner: Tuner::fixed(200),
             sticky_timeout: Duration::from_secs(10),
             fail_workflow_on: Vec::new(),
             tuner: Tuner::fixed(200),
             task_pollers: Pollers::default(),
             workflow_pollers: Pollers::default(),
+            nexus_pollers: Pollers::default(),
             max_tasks_per_second: None,
             eager_tasks: true,
             deployment: None,
@@ -78,7 +82,7 @@ impl WorkerOptions {
             Pollers::Fixed(count) => count > 0,
             Pollers::Auto { min, max } => 0 < min && min <= max,
         };
-        if !pollers(self.task_pollers) || !pollers(self.workflow_pollers) {
+        if ![self.task_pollers, self.workflow_pollers, self.nexus_pollers].into_iter().all(pollers) {
             return Some("a worker needs at least one poller, and not more at least than at most".to_owned());
         }
         if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.lease) {
@@ -90,6 +94,7 @@ impl WorkerOptions {
         if self.max_tasks_per_second.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Some("the limit of tasks per second is a number above 0".to_owned());
         }
-        [&self.tuner, &self.workflow_tuner, &self.local_tuner].into_iter().find_map(|tuner| tuner.problem())
+        let tuners = [&self.tuner, &self.workflow_tuner, &self.local_tuner, &self.nexus_tuner];
+        tuners.into_iter().find_map(Tuner::problem)
     }
 }

@@ -13,7 +13,11 @@ use segno_proto::{
 use tokio::sync::watch;
 use tonic::Code;
 
-use super::{options::Pollers, shared::Shared};
+use super::{
+    options::Pollers,
+    shared::{Counts, RunningAttempts, Shared},
+    slots::Slots,
+};
 
 /// How often a worker reports.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -64,6 +68,9 @@ pub(super) async fn announce_shutdown(shared: &Shared) {
     if !shared.tasks.is_empty() {
         types.push(TaskQueueType::Activity as i32);
     }
+    if !shared.nexus.is_empty() {
+        types.push(TaskQueueType::Nexus as i32);
+    }
     let request = ShutdownWorkerRequest {
         namespace: shared.client.namespace().to_owned(),
         sticky_task_queue: if shared.workflows.is_empty() { String::new() } else { shared.sticky_queue() },
@@ -93,7 +100,17 @@ fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
             ..Default::default()
         })
     };
-    let (used, max) = (shared.running.count(), shared.slots.max());
+    let slots_info = |running: &RunningAttempts, slots: &Slots, counts: &Counts| {
+        let (used, max) = (running.count(), slots.max());
+        Some(WorkerSlotsInfo {
+            current_available_slots: count(max.saturating_sub(used)),
+            current_used_slots: count(used),
+            slot_supplier_kind: slots.kind().to_owned(),
+            total_processed_tasks: counts.processed.load(Ordering::Relaxed),
+            total_failed_tasks: counts.failed.load(Ordering::Relaxed),
+            ..Default::default()
+        })
+    };
     WorkerHeartbeat {
         worker_instance_key: shared.instance_key(),
         worker_identity: shared.identity.clone(),
@@ -109,14 +126,18 @@ fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
         status: status as i32,
         start_time: Some(shared.started_at.into()),
         heartbeat_time: Some(SystemTime::now().into()),
-        activity_task_slots_info: (!shared.tasks.is_empty()).then(|| WorkerSlotsInfo {
-            current_available_slots: count(max.saturating_sub(used)),
-            current_used_slots: count(used),
-            slot_supplier_kind: shared.slots.kind().to_owned(),
-            total_processed_tasks: shared.counts.processed.load(Ordering::Relaxed),
-            total_failed_tasks: shared.counts.failed.load(Ordering::Relaxed),
-            ..Default::default()
-        }),
+        activity_task_slots_info: match shared.tasks.is_empty() {
+            true => None,
+            false => slots_info(&shared.running, &shared.slots, &shared.counts),
+        },
+        nexus_task_slots_info: match shared.nexus.is_empty() {
+            true => None,
+            false => slots_info(&shared.nexus_running, &shared.nexus_slots, &shared.nexus_counts),
+        },
+        nexus_poller_info: match shared.nexus.is_empty() {
+            true => None,
+            false => poller_info(shared.nexus_scaling.active(), shared.options.nexus_pollers),
+        },
         activity_poller_info: match shared.tasks.is_empty() {
             true => None,
             false => poller_info(shared.task_scaling.active(), shared.options.task_pollers),

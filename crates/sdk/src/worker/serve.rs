@@ -8,6 +8,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use super::{
     commands,
     lease::Lease,
+    nexus,
     report::{self, SHUTDOWN_CALL_LIMIT, announce_shutdown},
     shared::{Phase, Shared},
     tasks, workflows,
@@ -59,14 +60,17 @@ pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<boo
         polls.spawn(tasks::run(shared.clone(), stopped.clone()));
     }
     if !shared.workflows.is_empty() {
-        polls.spawn(workflows::run(shared.clone(), shared.poll_stop(stopped)));
+        polls.spawn(workflows::run(shared.clone(), shared.poll_stop(stopped.clone())));
+    }
+    if !shared.nexus.is_empty() {
+        polls.spawn(nexus::run(shared.clone(), stopped));
     }
 
     // A handle that is gone cannot be used: then only the caller ends the worker, by dropping it.
     if shutdown.wait_for(|shutdown| *shutdown).await.is_err() {
         std::future::pending::<()>().await;
     }
-    tracing::info!(queue = %shared.queue, running = shared.running.count(), "a worker shuts down");
+    tracing::info!(queue = %shared.queue, running = running(&shared), "a worker shuts down");
     stop.send_replace(true);
     announce_shutdown(&shared).await;
     finish(&shared, polls).await;
@@ -108,17 +112,29 @@ async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
     // Polls first: they may still bring tasks.
     let drain_timeout = options.shutdown_grace + options.shutdown_force;
     let _ = tokio::time::timeout(drain_timeout.max(SHUTDOWN_CALL_LIMIT), polls_ended).await;
-    if shared.running.drained(grace_ends.saturating_duration_since(Instant::now())).await {
+    if drained(shared, grace_ends.saturating_duration_since(Instant::now())).await {
         return;
     }
-    tracing::info!(running = shared.running.count(), "tasks are told to stop");
+    tracing::info!(running = running(shared), "tasks are told to stop");
     shared.running.cancel_all(CancelReason::WorkerShutdown);
-    if shared.running.drained(options.shutdown_force).await {
+    shared.nexus_running.cancel_all(CancelReason::WorkerShutdown);
+    if drained(shared, options.shutdown_force).await {
         return;
     }
-    tracing::warn!(running = shared.running.count(), "tasks did not stop in time");
+    tracing::warn!(running = running(shared), "tasks did not stop in time");
     shared.phase.send_replace(Phase::Forced);
-    if !shared.running.drained(LAST_ANSWERS).await {
-        tracing::error!(running = shared.running.count(), "tasks could not be answered");
+    if !drained(shared, LAST_ANSWERS).await {
+        tracing::error!(running = running(shared), "tasks could not be answered");
     }
+}
+
+/// Tasks and Nexus requests that are under way.
+fn running(shared: &Shared) -> usize {
+    shared.running.count() + shared.nexus_running.count()
+}
+
+/// Waits until there is none. False: that took too long.
+async fn drained(shared: &Shared, time_max: Duration) -> bool {
+    let (tasks, requests) = tokio::join!(shared.running.drained(time_max), shared.nexus_running.drained(time_max));
+    tasks && requests
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use super::{
     deltas::Deltas,
-    interceptor::TaskInterceptor,
+    interceptor::Interceptors,
     options::WorkerOptions,
     pollers::{PollStop, Scaling},
     slots::{Slot, Slots},
@@ -25,6 +25,7 @@ use super::{
 use crate::lock::lock;
 use crate::{
     client::Client,
+    nexus::{HandlerError, NexusFn, NexusRegistry},
     task::{CancelReason, Cancellation, TaskFn, TaskRegistry},
     versioning::{Deployment, VersioningBehavior},
     workflow::WorkflowRegistry,
@@ -48,11 +49,17 @@ pub(crate) struct Shared {
     pub identity: String,
     pub tasks: Arc<TaskRegistry>,
     pub workflows: Arc<WorkflowRegistry>,
-    pub interceptors: Vec<Arc<dyn TaskInterceptor>>,
+    pub(super) nexus: NexusRegistry,
+    pub(super) interceptors: Interceptors,
     pub options: WorkerOptions,
     pub(super) slots: Slots,
     pub(super) local_slots: Slots,
     pub(super) running: RunningAttempts,
+    pub(super) nexus_slots: Slots,
+    /// Requests to Nexus operations that are handled now.
+    pub(super) nexus_running: RunningAttempts,
+    pub(super) nexus_scaling: Arc<Scaling>,
+    pub(super) nexus_counts: Counts,
     pub(super) deltas: Mutex<Deltas>,
     /// Until when the server has promised to wait for this worker; `None` if it keeps no leases.
     pub(super) leased_until: Mutex<Option<Instant>>,
@@ -67,7 +74,7 @@ pub(crate) struct Shared {
     completion_bytes_max: OnceLock<usize>,
 }
 
-/// Tasks that a worker has executed.
+/// Tasks that a worker has executed, or requests that it has handled.
 #[derive(Default)]
 pub(super) struct Counts {
     pub processed: std::sync::atomic::AtomicI32,
@@ -81,7 +88,8 @@ impl Shared {
         identity: Option<String>,
         tasks: TaskRegistry,
         workflows: WorkflowRegistry,
-        interceptors: Vec<Arc<dyn TaskInterceptor>>,
+        nexus: NexusRegistry,
+        interceptors: Interceptors,
         options: WorkerOptions,
     ) -> Self {
         let identity = identity.unwrap_or_else(|| client.identity().to_owned());
@@ -91,6 +99,10 @@ impl Shared {
             slots: Slots::new(options.tuner.clone()),
             local_slots: Slots::new(options.local_tuner.clone()),
             running: RunningAttempts::default(),
+            nexus_slots: Slots::new(options.nexus_tuner.clone()),
+            nexus_running: RunningAttempts::default(),
+            nexus_scaling: Scaling::new(options.nexus_pollers),
+            nexus_counts: Counts::default(),
             deltas: Mutex::default(),
             leased_until: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
@@ -107,6 +119,7 @@ impl Shared {
             identity,
             tasks: Arc::new(tasks),
             workflows: Arc::new(workflows),
+            nexus,
             interceptors,
             options,
         }
@@ -115,9 +128,19 @@ impl Shared {
     /// The function that executes tasks of a kind, inside the interceptors.
     pub(super) fn task_function(&self, kind: &str) -> Option<TaskFn> {
         let function = self.tasks.get(kind)?;
-        Some(self.interceptors.iter().rev().fold(function, |next, interceptor| {
+        Some(self.interceptors.tasks.iter().rev().fold(function, |next, interceptor| {
             let interceptor = interceptor.clone();
             let around: TaskFn = Arc::new(move |ctx, input| interceptor.execute(ctx, input, next.clone()));
+            around
+        }))
+    }
+
+    /// The handler of an operation, inside the interceptors.
+    pub(super) fn nexus_function(&self, service: &str, operation: &str) -> Result<NexusFn, HandlerError> {
+        let function = self.nexus.handler(service, operation)?;
+        Ok(self.interceptors.nexus.iter().rev().fold(function, |next, interceptor| {
+            let interceptor = interceptor.clone();
+            let around: NexusFn = Arc::new(move |ctx, request| interceptor.handle(ctx, request, next.clone()));
             around
         }))
     }

@@ -3,10 +3,14 @@
 use super::{
     commands::{CommandRequest, ExpectedEvent},
     core::Core,
+    nexus,
     operation::{OpId, OpKind},
     sabotage::{self, Sabotage},
 };
-use crate::{failure::Failure, options::CancellationType};
+use crate::{
+    failure::Failure,
+    options::{CancellationType, NexusCancellationType},
+};
 
 /// Cancels a scope, and what is in it, by age.
 pub(crate) fn cancel_scope(core: &mut Core, scope: u64, reason: &str) {
@@ -39,6 +43,7 @@ pub(crate) fn cancel(core: &mut Core, id: OpId) {
         OpKind::Task { cancellation, .. } | OpKind::Child { cancellation, .. } => {
             *cancellation == CancellationType::WaitCompleted && op.command.is_none()
         }
+        OpKind::Nexus { cancellation, .. } => cancellation.waits() && op.command.is_none(),
         _ => false,
     };
     if let Some((ask, expected)) = request(core, id) {
@@ -49,7 +54,11 @@ pub(crate) fn cancel(core: &mut Core, id: OpId) {
             let name = name.clone();
             core.unreceive(&name, id, None);
         }
+        let is_nexus = matches!(core.ops.get(&id).map(|op| &op.kind), Some(OpKind::Nexus { .. }));
         core.resolve(id, Err(Failure::cancelled()));
+        if is_nexus {
+            nexus::resolve_started(core, id, &Err(Failure::cancelled()));
+        }
     }
 }
 
@@ -63,6 +72,9 @@ pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
         core.push_dropped(id, ask, expected);
     }
     let Some(op) = core.forget(id) else { return };
+    if matches!(op.kind, OpKind::Nexus { .. }) {
+        nexus::resolve_started(core, id, &Err(Failure::cancelled()));
+    }
     if let OpKind::Receive { name } = op.kind {
         let given = op.outcome.and_then(|(at, outcome)| outcome.ok().map(|payloads| (at, payloads)));
         core.unreceive(&name, id, given);
@@ -110,6 +122,13 @@ fn request(core: &mut Core, id: OpId) -> Option<(CommandRequest, ExpectedEvent)>
             let (workflow_id, run_id) = (workflow_id.clone(), run_id.clone());
             let expected = ExpectedEvent::CancelExternal { op: 0, workflow_id: workflow_id.clone() };
             Some((CommandRequest::CancelExternal { workflow_id, run_id, child_only: true }, expected))
+        }
+        OpKind::Nexus { cancellation, .. } if *cancellation != NexusCancellationType::Abandon && op.event_id != 0 => {
+            let scheduled_event_id = op.event_id;
+            Some((
+                CommandRequest::CancelNexus { scheduled_event_id },
+                ExpectedEvent::CancelNexus { scheduled_event_id },
+            ))
         }
         OpKind::Local { id, running, work, .. } => {
             *work = None;

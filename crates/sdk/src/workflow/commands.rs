@@ -9,7 +9,7 @@ use segno_proto::{
     sdk::UserMetadata,
 };
 
-use super::operation::OpId;
+use super::{nexus::NexusTarget, operation::OpId};
 use crate::{converter, options::wire_duration};
 
 /// Names of markers.
@@ -53,6 +53,13 @@ pub(crate) enum CommandRequest {
         input: Vec<Payload>,
         header: Option<common::Header>,
         child_only: bool,
+    },
+    Nexus {
+        attributes: Box<wire::ScheduleNexusOperationCommandAttributes>,
+        summary: Option<String>,
+    },
+    CancelNexus {
+        scheduled_event_id: i64,
     },
     Marker(Box<wire::RecordMarkerCommandAttributes>),
     Memo(Vec<(String, Payload)>),
@@ -123,6 +130,16 @@ impl CommandRequest {
                         child_workflow_only: child_only,
                         ..Default::default()
                     },
+                ),
+            ),
+            Self::Nexus { attributes, summary } => {
+                summarise(summary);
+                (CommandType::ScheduleNexusOperation, Attributes::ScheduleNexusOperationCommandAttributes(*attributes))
+            }
+            Self::CancelNexus { scheduled_event_id } => (
+                CommandType::RequestCancelNexusOperation,
+                Attributes::RequestCancelNexusOperationCommandAttributes(
+                    wire::RequestCancelNexusOperationCommandAttributes { scheduled_event_id },
                 ),
             ),
             Self::Marker(attributes) => {
@@ -223,6 +240,14 @@ pub(crate) enum ExpectedEvent {
         workflow_id: String,
         name: String,
     },
+    Nexus {
+        op: OpId,
+        target: Box<NexusTarget>,
+        sequence: u64,
+    },
+    CancelNexus {
+        scheduled_event_id: i64,
+    },
     Run {
         name: String,
         index: u64,
@@ -258,7 +283,8 @@ impl ExpectedEvent {
             | Self::Timer { op, .. }
             | Self::Child { op, .. }
             | Self::CancelExternal { op, .. }
-            | Self::SignalExternal { op, .. } => (*op != 0).then_some(*op),
+            | Self::SignalExternal { op, .. }
+            | Self::Nexus { op, .. } => (*op != 0).then_some(*op),
             _ => None,
         }
     }
@@ -266,7 +292,10 @@ impl ExpectedEvent {
     /// Which one of its type it is, from 1.
     pub fn sequence(&self) -> u64 {
         match self {
-            Self::Task { sequence, .. } | Self::Timer { sequence, .. } | Self::Child { sequence, .. } => sequence + 1,
+            Self::Task { sequence, .. }
+            | Self::Timer { sequence, .. }
+            | Self::Child { sequence, .. }
+            | Self::Nexus { sequence, .. } => sequence + 1,
             Self::Run { index, .. } | Self::Local { index, .. } => index + 1,
             _ => 0,
         }
@@ -282,6 +311,10 @@ impl ExpectedEvent {
             Self::Child { workflow_id, kind, .. } => format!("child {kind:?} with the id {workflow_id:?}"),
             Self::CancelExternal { workflow_id, .. } => format!("the cancellation of workflow {workflow_id:?}"),
             Self::SignalExternal { workflow_id, name, .. } => format!("signal {name:?} to workflow {workflow_id:?}"),
+            Self::Nexus { target, .. } => target.to_string(),
+            Self::CancelNexus { scheduled_event_id } => {
+                format!("the cancellation of the Nexus operation of event {scheduled_event_id}")
+            }
             Self::Run { name, .. } => format!("operation {name:?}"),
             Self::Local { kind, .. } => format!("local task {kind:?}"),
             Self::Patch { id } => format!("patch {id:?}"),

@@ -45,11 +45,12 @@ pub(crate) enum Counter {
     Task,
     Timer,
     Child,
+    Nexus,
     Local,
 }
 
 impl Counter {
-    const ALL: usize = 4;
+    const ALL: usize = 5;
 }
 
 /// The command of an operation that waits for the start of a child.

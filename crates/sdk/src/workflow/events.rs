@@ -15,6 +15,7 @@ use super::{
     commands::ExpectedEvent,
     core::Core,
     instance::{Instance, Stop},
+    nexus,
     operation::{OpId, OpKind, Outcome},
     random::Seed,
     schedule::already_started,
@@ -148,7 +149,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
             core.user_random = core.seed.part("user").generator();
             core.streams.clear();
         }
-        _ => {}
+        attributes => nexus::deliver(core, attributes),
     }
     Ok(())
 }
@@ -170,7 +171,13 @@ pub(crate) fn withdraw_request(core: &mut Core, attributes: &Attributes) {
                 |command| matches!(command, ExpectedEvent::CancelTimer { id } if *id == event.timer_id),
             );
         }
-        _ => return,
+        attributes => {
+            let Some(ended) = nexus::ended(attributes) else { return };
+            return cancel::withdraw(
+                core,
+                |command| matches!(command, ExpectedEvent::CancelNexus { scheduled_event_id } if *scheduled_event_id == ended),
+            );
+        }
     };
     cancel::withdraw(
         core,
@@ -200,7 +207,7 @@ pub(crate) fn concerns_workflow(event: &HistoryEvent) -> bool {
     )
 }
 
-fn resolve_event(core: &mut Core, event_id: i64, outcome: Outcome) {
+pub(super) fn resolve_event(core: &mut Core, event_id: i64, outcome: Outcome) {
     if let Some(id) = core.by_event.get(&event_id).copied() {
         core.resolve(id, outcome);
     }

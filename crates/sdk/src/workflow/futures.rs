@@ -32,7 +32,7 @@ pub(crate) type Decode<T> = fn(&[Payload]) -> Result<T, ConversionError>;
 pub(crate) struct Operation {
     pub shared: Arc<Shared>,
     pub id: OpId,
-    done: bool,
+    pub done: bool,
 }
 
 impl Operation {
@@ -40,20 +40,20 @@ impl Operation {
         Self { shared, id, done: false }
     }
 
-    fn poll(&mut self, context: &TaskContext<'_>, name: &str) -> Poll<Outcome> {
+    pub fn poll(&mut self, context: &TaskContext<'_>, name: &str) -> Poll<Outcome> {
         assert!(!self.done, "{name} was polled after it was ready");
         let outcome = self.shared.core().poll(self.id, context);
         self.done = outcome.is_ready();
         outcome
     }
 
-    fn cancel(&self) {
+    pub fn cancel(&self) {
         if !self.done {
             cancel::cancel(&mut self.shared.core(), self.id);
         }
     }
 
-    fn detach(mut self) {
+    pub fn detach(mut self) {
         let mut core = self.shared.core();
         match core.ops.get_mut(&self.id) {
             Some(op) if op.outcome.is_none() => op.detached = true,
@@ -134,6 +134,8 @@ macro_rules! operation_future {
         impl<T> Unpin for $name<T> {}
     };
 }
+
+pub(super) use operation_future;
 
 operation_future!(
     /// A task that was scheduled.

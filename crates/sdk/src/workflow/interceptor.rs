@@ -28,6 +28,8 @@ pub enum OutboundKind {
     LocalTask,
     Child,
     Signal,
+    /// A Nexus operation, named `Service.operation`. Headers that are texts in JSON become headers of the request.
+    Nexus,
     ContinueAsNew,
 }
 

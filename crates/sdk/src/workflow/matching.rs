@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     commands::{CHANGE_VERSION, CloseKind, ExpectedEvent, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
+    nexus::NexusTarget,
     operation::OpId,
     sabotage::{self, Sabotage},
     violation::ViolationKind,
@@ -174,6 +175,13 @@ fn fits(command: &ExpectedEvent, event: &HistoryEvent) -> Result<(), ViolationKi
             let same = event.workflow_execution.as_ref().is_some_and(|there| there.workflow_id == *workflow_id);
             check(same && event.signal_name == *name, ViolationKind::ChildWorkflowMismatch)
         }
+        (ExpectedEvent::Nexus { target, .. }, Some(A::NexusOperationScheduledEventAttributes(event))) => {
+            check(**target == NexusTarget::of(event), ViolationKind::NexusOperationMismatch)
+        }
+        (
+            ExpectedEvent::CancelNexus { scheduled_event_id },
+            Some(A::NexusOperationCancelRequestedEventAttributes(event)),
+        ) => check(event.scheduled_event_id == *scheduled_event_id, ViolationKind::CommandTypeMismatch),
         (command, Some(A::MarkerRecordedEventAttributes(event))) => fits_marker(command, event),
         (ExpectedEvent::State { keys }, Some(A::WorkflowPropertiesModifiedEventAttributes(event))) => {
             let there = event.upserted_memo.as_ref().map(|memo| memo.fields.keys().collect::<Vec<_>>());
@@ -301,6 +309,7 @@ fn describe(event: &HistoryEvent) -> String {
             event.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default(),
             event.workflow_id
         ),
+        Some(A::NexusOperationScheduledEventAttributes(event)) => format!("scheduled {}", NexusTarget::of(event)),
         Some(A::MarkerRecordedEventAttributes(event)) => match event.marker_name.as_str() {
             PATCH_MARKER => format!("recorded patch {:?}", detail::<String>(event, "id").unwrap_or_default()),
             RUN_MARKER => format!("recorded operation {:?}", detail::<String>(event, "name").unwrap_or_default()),

@@ -26,6 +26,7 @@ mod interception;
 mod interceptor;
 pub(crate) mod local;
 pub(crate) mod matching;
+pub(crate) mod nexus;
 mod operation;
 mod outcome;
 mod query;
@@ -50,6 +51,7 @@ pub use futures::{
 };
 pub use info::{UpdateInfo, WorkflowInfo};
 pub use interceptor::{InboundCall, InboundKind, InterceptedRun, OutboundCall, OutboundKind, WorkflowInterceptor};
+pub use nexus::{NexusClient, NexusFuture, NexusStartedFuture, NexusStub};
 pub use outcome::{AtOnce, Later, LaterNothing, SignalOutcome, UpdateOutcome};
 pub use registry::WorkflowRegistry;
 pub use schedule::AsyncOperation;

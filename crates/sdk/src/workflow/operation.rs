@@ -4,8 +4,11 @@ use std::{pin::Pin, sync::Arc, task::Waker};
 
 use segno_proto::common::Payload;
 
-use super::local::LocalWork;
-use crate::{failure::Failure, options::CancellationType};
+use super::{local::LocalWork, nexus::NexusTarget};
+use crate::{
+    failure::Failure,
+    options::{CancellationType, NexusCancellationType},
+};
 
 /// An operation, by age.
 pub(crate) type OpId = u64;
@@ -50,6 +53,17 @@ pub(crate) enum OpKind {
     ChildStarted {
         child: OpId,
     },
+    /// A Nexus operation.
+    Nexus {
+        target: Box<NexusTarget>,
+        /// It is there once the operation was started and goes on by itself.
+        token: Option<String>,
+        cancellation: NexusCancellationType,
+    },
+    /// The start of the Nexus operation that is named here.
+    NexusStarted {
+        operation: OpId,
+    },
     /// A signal to, or a cancellation of, another workflow.
     External {
         what: &'static str,
@@ -86,6 +100,8 @@ impl OpKind {
             Self::Timer { id } => format!("timer ({id})"),
             Self::Child { workflow_id, kind, .. } => format!("child {kind} ({workflow_id})"),
             Self::ChildStarted { .. } => "start of a child".to_owned(),
+            Self::Nexus { target, .. } => target.to_string(),
+            Self::NexusStarted { .. } => "start of a Nexus operation".to_owned(),
             Self::External { what, workflow_id } => format!("{what} of workflow {workflow_id}"),
             Self::Local { name, .. } => format!("local operation {name}"),
             Self::Promise { name } => format!("promise {name}"),

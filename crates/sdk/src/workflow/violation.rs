@@ -12,6 +12,8 @@ pub enum ViolationKind {
     TimerDurationMismatch,
     /// Another child.
     ChildWorkflowMismatch,
+    /// Another Nexus operation.
+    NexusOperationMismatch,
     /// Another local operation.
     OperationNameMismatch,
     /// Other keys of state, memo or search attributes.
@@ -60,6 +62,7 @@ impl fmt::Display for DeterminismViolation {
             ViolationKind::TaskTypeMismatch => "task",
             ViolationKind::TimerDurationMismatch => "timer",
             ViolationKind::ChildWorkflowMismatch => "child",
+            ViolationKind::NexusOperationMismatch => "Nexus operation",
             ViolationKind::OperationNameMismatch => "operation",
             ViolationKind::StateKeyMismatch => "state",
             ViolationKind::PatchMismatch => "patch",

@@ -480,7 +480,7 @@ fn failures_and_errors_have_their_names() {
             FailureKind::Cancelled => "cancelled",
             FailureKind::Terminated => "terminated",
             FailureKind::Server => "server",
-            FailureKind::Nexus => "nexus",
+            FailureKind::Nexus { .. } | FailureKind::NexusHandler { .. } => "nexus",
             _ => "new",
         }
     }

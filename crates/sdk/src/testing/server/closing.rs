@@ -72,7 +72,7 @@ impl Server {
                 let event = Event::WorkflowExecutionContinuedAsNewEventAttributes(Box::new(event));
                 (event, CloseOutcome::ContinuedAsNew(next))
             }
-            // `check` lets no other command through to here except those of Nexus, which this server does not have.
+            // `check` lets no other command through to here.
             _ => return,
         };
         self.close(index, event, closed);

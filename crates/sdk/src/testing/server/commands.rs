@@ -13,6 +13,7 @@ use super::{
     Answer, Server, TimedEvent,
     event::{Event, IDENTITY},
     messages::{self, Reply},
+    nexus,
     pending_task::{PendingTask, complete_retry_policy},
     run::{Inbound, NAMESPACE, PendingChild, WorkflowTask},
 };
@@ -152,6 +153,14 @@ impl Server {
                         return refuse(
                             Cause::BadRequestCancelActivityAttributes,
                             format!("no task that was scheduled by event {} is open", cancel.scheduled_event_id),
+                        );
+                    }
+                }
+                Some(Wire::RequestCancelNexusOperationCommandAttributes(cancel)) => {
+                    if !nexus::takes_cancel(run, cancel.scheduled_event_id) {
+                        return refuse(
+                            Cause::BadRequestCancelNexusOperationAttributes,
+                            format!("no Nexus operation of event {} is open", cancel.scheduled_event_id),
                         );
                     }
                 }
@@ -323,6 +332,12 @@ impl Server {
                 let reply =
                     replies.iter_mut().find(|(id, _)| *id == command.message_id).and_then(|(_, reply)| reply.take());
                 reply.into_iter().for_each(|reply| self.runs[index].reply(now, reply));
+            }
+            Wire::ScheduleNexusOperationCommandAttributes(operation) => {
+                self.schedule_operation(index, completed, operation);
+            }
+            Wire::RequestCancelNexusOperationCommandAttributes(cancel) => {
+                self.request_operation_cancel(index, completed, cancel.scheduled_event_id);
             }
             closing => self.close_by_command(index, completed, closing),
         }

@@ -7,7 +7,7 @@
 //! The test `corpus::the_server_in_memory_writes_what_servers_write` compares its histories, event for event, with those
 //! that Temporal's server and Segno wrote for the same programs.
 //!
-//! Not here: cron, retries of whole runs, Nexus, schedule-to-start time-outs (every task starts at once).
+//! Not here: cron, retries of whole runs, retries of Nexus operations, schedule-to-start time-outs (every task starts at once).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,6 +24,7 @@ pub(crate) mod closing;
 pub(crate) mod commands;
 pub(crate) mod event;
 pub(crate) mod messages;
+mod nexus;
 mod pending_task;
 pub(crate) mod run;
 pub(crate) mod tasks;
@@ -55,6 +56,14 @@ pub(crate) enum TimedEvent {
     SignalExternal { run: usize, initiated_event_id: i64 },
     /// A request to cancel reaches another run.
     CancelExternal { run: usize, initiated_event_id: i64 },
+    /// The handler of a Nexus operation is called.
+    StartOperation { run: usize, scheduled_event_id: i64 },
+    /// A Nexus operation ends, after the latency that it was given.
+    OperationEnd { run: usize, scheduled_event_id: i64, result: Result<Vec<Payload>, Failure> },
+    /// A Nexus operation takes too long.
+    OperationTimeout { run: usize, scheduled_event_id: i64, kind: TimeoutType },
+    /// A request to cancel reaches the handler of a Nexus operation.
+    CancelOperation { run: usize, scheduled_event_id: i64, requested_event_id: i64 },
     /// A message from outside.
     Input { run: usize, input: Input },
     /// A run takes too long.
@@ -92,6 +101,8 @@ pub(crate) enum Order {
     CancelAttempt { run: usize, scheduled_event_id: i64 },
     /// The attempt's result does not matter.
     Forget { run: usize, scheduled_event_id: i64 },
+    /// Call the handler of a Nexus operation, then [`Server::handler_answered`].
+    Operation { run: usize, scheduled_event_id: i64 },
     /// A run was started.
     Started { run: usize },
 }
@@ -243,6 +254,16 @@ impl Server {
             TimedEvent::StartChild { parent, initiated_event_id } => self.start_child(parent, initiated_event_id),
             TimedEvent::SignalExternal { run, initiated_event_id } => self.signal_external(run, initiated_event_id),
             TimedEvent::CancelExternal { run, initiated_event_id } => self.cancel_external(run, initiated_event_id),
+            TimedEvent::StartOperation { run, scheduled_event_id } => self.call_handler(run, scheduled_event_id),
+            TimedEvent::OperationEnd { run, scheduled_event_id, result } => {
+                self.end_operation(run, scheduled_event_id, result);
+            }
+            TimedEvent::OperationTimeout { run, scheduled_event_id, kind } => {
+                self.time_out_operation(run, scheduled_event_id, kind);
+            }
+            TimedEvent::CancelOperation { run, scheduled_event_id, requested_event_id } => {
+                self.cancel_operation(run, scheduled_event_id, requested_event_id);
+            }
             TimedEvent::Input { run, input } => self.input(run, input),
             TimedEvent::RunTimeout { run } => self.time_out_run(run),
             TimedEvent::MockEnd { run, result } => self.end_mock(run, result),

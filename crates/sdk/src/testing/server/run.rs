@@ -14,6 +14,7 @@ use segno_proto::{
 
 use super::{
     event::{Event, HistoryEvent, event_type},
+    nexus::PendingOperation,
     pending_task::PendingTask,
 };
 use crate::failure::Failure;
@@ -43,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) timers: BTreeMap<String, i64>,
     /// By the event id of StartChildWorkflowExecutionInitiated.
     pub(crate) children: BTreeMap<i64, PendingChild>,
+    /// By the event id of NexusOperationScheduled.
+    pub(crate) operations: BTreeMap<i64, PendingOperation>,
     /// Updates that no workflow task has answered, in the order in which they came.
     pub(crate) updates: Vec<update::Request>,
     /// By update id: the event id of the acceptance.
@@ -135,6 +138,7 @@ impl Run {
             tasks: BTreeMap::new(),
             timers: BTreeMap::new(),
             children: BTreeMap::new(),
+            operations: BTreeMap::new(),
             updates: Vec::new(),
             accepted: BTreeMap::new(),
             outcomes: BTreeMap::new(),
@@ -276,6 +280,7 @@ impl Run {
         self.workflow_task = WorkflowTask::None;
         self.tasks.clear();
         self.timers.clear();
+        self.operations.clear();
         let unfinished: Vec<String> = self
             .updates
             .drain(..)

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Command};
 use super::server;
 
 /// Each program with what it prints.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("hello", "Hello, Ann!\n"),
     ("quote", "24\n"),
     ("digest", "6\n"),
@@ -17,6 +17,7 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("crawl", "Some(3)\n"),
     ("approval", "Decision { by: \"Ann\", approved: true }\n"),
     ("backup", "cleaned up after /home\n"),
+    ("payments", "charged 450\n"),
 ];
 
 /// Where cargo puts a program: beside the directory of tests.
@@ -31,6 +32,7 @@ fn path(name: &str) -> PathBuf {
 #[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn programs_print_what_they_say() {
     let server = server().await;
+    server.create_nexus_endpoint("payments", &server.client().queue("payments")).await.unwrap();
     for (name, expected) in PROGRAMS {
         let address = server.address().to_owned();
         let run = move || Command::new(path(name)).env("TEMPORAL_ADDRESS", address).output().unwrap();

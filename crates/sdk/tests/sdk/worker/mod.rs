@@ -11,6 +11,7 @@ mod examples;
 mod failing;
 mod features;
 mod lost;
+mod nexus;
 mod operations;
 mod pages;
 mod proxy;

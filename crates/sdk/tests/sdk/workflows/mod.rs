@@ -10,6 +10,7 @@ mod failures;
 mod fuzz;
 mod local;
 mod messages;
+mod nexus;
 mod races;
 mod spawned;
 mod time_and_ids;

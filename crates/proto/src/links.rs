@@ -1,7 +1,6 @@
 //! Links as URLs: `temporal:///namespaces/NAMESPACE/workflows/ID/RUN/history?...` and the like.
 
-use segno_engine::error::pascal_case;
-use segno_proto::{
+use crate::{
     common::{
         Link,
         link::{
@@ -68,7 +67,10 @@ pub fn to_url(link: &Link) -> Option<nexus::Link> {
 fn query(reference: Option<&Reference>) -> String {
     let name = |number: i32| {
         let kind = EventType::try_from(number).unwrap_or_default();
-        pascal_case(kind.as_str_name().trim_start_matches("EVENT_TYPE_"))
+        let words = kind.as_str_name().trim_start_matches("EVENT_TYPE_").split('_');
+        words
+            .map(|word| word.chars().take(1).chain(word.to_ascii_lowercase().chars().skip(1)).collect::<String>())
+            .collect::<String>()
     };
     match reference {
         None => String::new(),
@@ -145,7 +147,7 @@ fn event_type(name: &str) -> Option<EventType> {
     EventType::from_str_name(&upper)
 }
 
-pub(crate) fn is_plain(byte: u8) -> bool {
+fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte)
 }
 
@@ -158,7 +160,12 @@ pub fn path_part(text: &str) -> String {
     escape(text, is_plain_in_path)
 }
 
-pub(crate) fn escape(text: &str, is_plain: fn(u8) -> bool) -> String {
+/// A text as the value of a parameter of a URL.
+pub fn query_part(text: &str) -> String {
+    escape(text, is_plain)
+}
+
+fn escape(text: &str, is_plain: fn(u8) -> bool) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match is_plain(byte) {
