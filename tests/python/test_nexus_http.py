@@ -470,6 +470,8 @@ async def test_workers_get_no_call_whose_caller_left(handler: Handler, segno: No
     assert (await handler.send(headers={"Request-Timeout": "100ms"})).status == 520
     with pytest.raises(TimeoutError):
         await handler.send(timeout=0.3)
+    # The server hears of a closed connection a moment later.
+    await asyncio.sleep(2)
     reply = await handler.call(sync(), {"Nexus-Request-Id": "later"})
     assert reply.status == 200
     assert [task.request.header["nexus-request-id"] for task in handler.tasks] == ["later"]

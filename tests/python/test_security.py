@@ -156,7 +156,7 @@ def needed(service: str, method: str) -> tuple[str, str]:
     """Where a role is needed and which one, as Temporal's authorizer and docs/guides/security.md say it."""
     if method == "GetSystemInfo":
         return "every caller", ""
-    if method in ("GetClusterInfo", "GetSearchAttributes"):
+    if method in ("GetClusterInfo", "GetSearchAttributes") or re.fullmatch("(Get|List)NexusEndpoints?", method):
         return "known", ""
     if re.search(r"NexusEndpoint|RemoteCluster", method) or method in ("ListNamespaces", "ListClusters"):
         return "server", "read" if re.match("List|Get", method) else "admin"

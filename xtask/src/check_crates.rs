@@ -172,18 +172,6 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ("segno-runs", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-workers", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-dispatch", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
-    (
-        "segno-http-sender",
-        &[
-            "segno-engine",
-            "segno-environment",
-            "segno-http-client",
-            "segno-nexus",
-            "segno-proto",
-            "segno-runs",
-            "segno-store",
-        ],
-    ),
     ("segno-scripts", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-cluster", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("segno-node", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),

@@ -80,7 +80,9 @@ mod tests {
         assert_eq!(settings(&[]).expect("flags that exist"), HttpSettings::default());
         let flags = ["--nexus-allowed-targets", "a,http://b:*", "--nexus-allowed-targets", "10.0.0.0/8"];
         let mut targets = AllowedTargets::default();
-        ["a", "http://b:*", "10.0.0.0/8"].map(|pattern| targets.add(pattern).expect("a pattern"));
+        for pattern in ["a", "http://b:*", "10.0.0.0/8"] {
+            targets.add(pattern).expect("a pattern");
+        }
         assert_eq!(settings(&flags).expect("patterns").endpoint_targets, targets);
         assert!(settings(&["--callback-allowed-addresses", "http://a/b"]).is_err());
         assert!(settings(&["--nexus-callback-url", "segno.example.com"]).is_err());

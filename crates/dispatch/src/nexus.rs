@@ -55,7 +55,7 @@ pub enum StartedNexusTask {
     /// The request of an operation of a run.
     Request(Box<StartedRequest>),
     /// A direct call.
-    Call(StartedCall),
+    Call(Box<StartedCall>),
 }
 
 /// A request that is on its way to a worker.
@@ -84,7 +84,9 @@ impl WorkerTask for StartedNexusTask {
         delivery: Delivery,
     ) -> Result<Option<Self>, CallError> {
         let (run, request) = match offer {
-            TaskOffer::Call { id } => return Ok(dispatch.start_call(id, delivery).map(Self::Call)),
+            TaskOffer::Call { id } => {
+                return Ok(dispatch.start_call(id, delivery).map(|call| Self::Call(Box::new(call))));
+            }
             TaskOffer::Nexus { run, scheduled_event_id, stamp, cancel } => {
                 (run, RequestRef { scheduled_event_id, cancel, stamp })
             }

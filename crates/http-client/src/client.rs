@@ -37,7 +37,7 @@ pub enum RequestError {
     Url(String),
     /// It leads to an address that is not allowed.
     #[error(transparent)]
-    Refused(#[from] RefusedTarget),
+    NotAllowed(#[from] RefusedTarget),
     /// There was no answer in time.
     #[error("request timed out")]
     TimedOut,
@@ -223,9 +223,9 @@ mod tests {
     #[tokio::test]
     async fn the_address_of_a_name_is_checked() {
         let (url, _) = server(b"").await;
-        assert!(matches!(get(&url, "*", 3).await, Err(RequestError::Refused(_))));
+        assert!(matches!(get(&url, "*", 3).await, Err(RequestError::NotAllowed(_))));
         let named = url.replace("127.0.0.1", "localhost");
-        assert!(matches!(get(&named, "*", 3).await, Err(RequestError::Refused(_))));
+        assert!(matches!(get(&named, "*", 3).await, Err(RequestError::NotAllowed(_))));
         assert!(matches!(get(&named, "localhost:*", 3).await, Err(RequestError::TimedOut)));
         assert!(matches!(get("ftp://a/", "*", 3).await, Err(RequestError::Url(_))));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segno_engine::{callbacks::end_of, nexus::REQUEST_TIMEOUT, outbox::CallbackReport};
-use segno_nexus::{CompletionCall, completion_answer_of, undelivered};
+use segno_nexus::{CompletionCall, completion_failure_of, undelivered};
 use segno_proto::{common::callback::Variant, timestamp_nanos};
 use segno_runs::{CallbackOutcome, DueReport, ports::DueCallback};
 
@@ -40,10 +40,10 @@ impl Sender {
         };
         let answer = exchange(call.request(), &self.settings.callback_targets, REQUEST_TIMEOUT).await;
         let failure = match answer {
-            Ok(answer) => match completion_answer_of(&answer) {
-                Ok(()) => return (Some(false), CallbackOutcome::Settled(Ok(()))),
-                Err((failure, false)) => return (Some(false), CallbackOutcome::Settled(Err(failure))),
-                Err((failure, true)) => failure,
+            Ok(answer) => match completion_failure_of(&answer) {
+                None => return (Some(false), CallbackOutcome::Settled(Ok(()))),
+                Some((failure, false)) => return (Some(false), CallbackOutcome::Settled(Err(failure))),
+                Some((failure, true)) => failure,
             },
             Err(Failed::BySettings(why)) => {
                 return (None, CallbackOutcome::Failed(undelivered(why, true), PAUSE_OF_SETTINGS));

@@ -192,7 +192,7 @@ pub(crate) async fn exchange(
     let limits = RequestLimits { time, body_bytes: BODY_BYTES_MAX };
     match send(sent, limits, |address| targets.check_address(&url, address)).await {
         Ok(answer) => Ok(read(answer)),
-        Err(RequestError::Refused(refused)) => Err(Failed::BySettings(refused.to_string())),
+        Err(RequestError::NotAllowed(refused)) => Err(Failed::BySettings(refused.to_string())),
         Err(error @ RequestError::BodyTooLarge) => Err(Failed::Outside { why: error.to_string(), retryable: false }),
         Err(error) => Err(failed(error.to_string())),
     }

@@ -65,19 +65,19 @@ fn unsuccessful(request: &mut HttpRequest, failure: &Failure, state: Unsuccessfu
     state.state()
 }
 
-/// Whether a report has arrived; else the failure, and whether it is tried again.
-pub fn completion_answer_of(answer: &HttpAnswer) -> Result<(), (Failure, bool)> {
+/// The failure of a report, and whether it is tried again; `None` if it has arrived.
+pub fn completion_failure_of(answer: &HttpAnswer) -> Option<(Failure, bool)> {
     if (200..300).contains(&answer.status) {
-        return Ok(());
+        return None;
     }
-    match answer.handler_error() {
+    Some(match answer.handler_error() {
         Some((failure, info)) => {
             let message = if failure.message.is_empty() { String::new() } else { format!(": {}", failure.message) };
             let retryable = is_retryable(&info);
-            Err((undelivered(format!("handler error ({}){message}", info.r#type), retryable), retryable))
+            (undelivered(format!("handler error ({}){message}", info.r#type), retryable), retryable)
         }
-        None => Err((undelivered(answer.unexpected(), true), true)),
-    }
+        None => (undelivered(answer.unexpected(), true), true),
+    })
 }
 
 /// The failure of a report.
@@ -139,10 +139,10 @@ mod tests {
     fn answers_say_whether_a_report_is_repeated() {
         let of = |status, retryable: &str| {
             let headers = [("nexus-request-retryable".to_owned(), retryable.to_owned())].into();
-            completion_answer_of(&HttpAnswer { status, reason: "Reason".into(), headers, ..Default::default() })
+            completion_failure_of(&HttpAnswer { status, reason: "Reason".into(), headers, ..Default::default() })
         };
-        assert_eq!((of(200, ""), of(204, "")), (Ok(()), Ok(())));
-        let failed = |text: &str, retryable| Err((undelivered(text.into(), retryable), retryable));
+        assert_eq!((of(200, ""), of(204, "")), (None, None));
+        let failed = |text: &str, retryable| Some((undelivered(text.into(), retryable), retryable));
         assert_eq!(of(404, ""), failed("handler error (NOT_FOUND)", false));
         assert_eq!(of(409, "true"), failed("handler error (CONFLICT)", true));
         assert_eq!(of(503, ""), failed("handler error (UNAVAILABLE)", true));
@@ -151,6 +151,6 @@ mod tests {
         let headers = [("content-type".to_owned(), "application/json".to_owned())].into();
         let body = r#"{"message":"hm","metadata":{"type":"nexus.HandlerError"},"details":{"type":"NOT_FOUND"}}"#;
         let own = HttpAnswer { status: 400, headers, body: body.into(), ..Default::default() };
-        assert_eq!(completion_answer_of(&own), failed("handler error (NOT_FOUND): hm", false));
+        assert_eq!(completion_failure_of(&own), failed("handler error (NOT_FOUND): hm", false));
     }
 }

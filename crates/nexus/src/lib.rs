@@ -17,7 +17,7 @@ mod statuses;
 mod times;
 
 pub use answers::{TOKEN_BYTES_MAX, failed_task, is_retryable, start_answer};
-pub use completion_call::{CompletionCall, completion_answer_of, undelivered};
+pub use completion_call::{CompletionCall, completion_failure_of, undelivered};
 pub use content::{CONTENT_PREFIX, Content, NotPayload};
 pub use failure_json::{
     NotFailure, Unsuccessful, failure_from_json, failure_to_json, handler_error, old_form, operation_error,

@@ -306,9 +306,9 @@ calls! {
     operator::RemoveSearchAttributesRequest => operator.remove_attributes inner, ADMIN, writes short, Route::Leader;
     operator::ListSearchAttributesRequest => operator.list_attributes sync, READ, reads lists;
     operator::ListClustersRequest => operator.list_clusters infallible, SERVER_READ, reads lists;
-    operator::CreateNexusEndpointRequest => operator.create_nexus_endpoint inner, ADMIN, writes short, Route::Leader;
-    operator::UpdateNexusEndpointRequest => operator.update_nexus_endpoint inner, ADMIN, writes short, Route::Leader;
-    operator::DeleteNexusEndpointRequest => operator.delete_nexus_endpoint inner, ADMIN, writes short, Route::Leader;
+    operator::CreateNexusEndpointRequest => operator.create_nexus_endpoint inner, SERVER_ADMIN, writes short, Route::Leader;
+    operator::UpdateNexusEndpointRequest => operator.update_nexus_endpoint inner, SERVER_ADMIN, writes short, Route::Leader;
+    operator::DeleteNexusEndpointRequest => operator.delete_nexus_endpoint inner, SERVER_ADMIN, writes short, Route::Leader;
     operator::GetNexusEndpointRequest => operator.nexus_endpoint sync, KNOWN, reads short;
     operator::ListNexusEndpointsRequest => operator.list_nexus_endpoints sync, KNOWN, reads lists;
     operator::DeleteNamespaceRequest => operator.delete_namespace inner, ADMIN, writes short, Route::Leader;

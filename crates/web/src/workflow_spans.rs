@@ -238,7 +238,7 @@ mod tests {
     fn an_operation_is_a_span() {
         let event = |event_id: i64, attributes| HistoryEvent {
             event_id,
-            event_time: Some(nanos_timestamp(event_id * 10)),
+            event_time: Some(nanos_timestamp(event_id * 10_000_000_000)),
             attributes: Some(attributes),
             ..Default::default()
         };
@@ -255,9 +255,9 @@ mod tests {
         ];
         let found = spans(&events);
         assert_eq!((found.len(), found[0].kind, found[0].name.as_str()), (1, SpanKind::Operation, "pay.charge"));
-        assert_eq!((found[0].started, found[0].end), (Some(60), SpanEnd::Open));
+        assert_eq!((found[0].started, found[0].end), (Some(60_000_000_000), SpanEnd::Open));
         events.push(event(9, Attributes::NexusOperationCanceledEventAttributes(canceled)));
         let found = spans(&events);
-        assert_eq!((found[0].to, found[0].end, found[0].last_event_id), (Some(90), SpanEnd::Canceled, 9));
+        assert_eq!((found[0].to, found[0].end, found[0].last_event_id), (Some(90_000_000_000), SpanEnd::Canceled, 9));
     }
 }

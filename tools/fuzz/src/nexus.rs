@@ -2,7 +2,7 @@
 
 use prost::Message;
 use segno_nexus::{
-    HttpAnswer, completion_answer_of, from_nexus, from_url, from_worker, read_span, start_answer_of, to_nexus, to_url,
+    HttpAnswer, completion_failure_of, from_nexus, from_url, from_worker, read_span, start_answer_of, to_nexus, to_url,
 };
 use segno_proto::{
     common::{
@@ -47,7 +47,7 @@ fn answers(body: &[u8]) {
         let answer =
             HttpAnswer { status, headers: headers.clone().into(), body: body.to_vec().into(), ..Default::default() };
         start_answer_of(&answer);
-        let _ = completion_answer_of(&answer);
+        completion_failure_of(&answer);
     }
 }
 

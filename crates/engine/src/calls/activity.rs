@@ -85,6 +85,8 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.started_time = 0;
         activity.started_identity.clear();
+        // It was due when the worker took it, also if the clock has been set back since.
+        activity.scheduled_time = activity.scheduled_time.min(context.now);
         leave_worker(activity);
         activity.stamp += 1;
         waits = is_waiting(activity, context.now);

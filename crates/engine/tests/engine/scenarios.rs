@@ -27,7 +27,7 @@ scenarios! {
     cancel_before_delayed_start, child_tells_its_parent, children, children_during_turn, complete_at_once,
     continue_as_new, continue_as_new_child, crash_after_signal, crash_forgets_the_start, cron, delayed_start,
     external, force_new_task, give_back, hundred_and_one_on_a_later_attempt, hundred_and_one_signals,
-    inline_task_after_crash, memo_and_search_attributes, nexus_async, nexus_cancel, nexus_reset, nexus_retry, nexus_standalone, nexus_sync, one_activity, pause, pause_failing_task,
+    inline_task_after_crash, memo_and_search_attributes, nexus_async, nexus_cancel, nexus_postponed, nexus_reset, nexus_retry, nexus_standalone, nexus_sync, one_activity, pause, pause_failing_task,
     pause_run_times_out, pause_updates, reset_aborts_updates, reset_activities, reset_after_continue_as_new,
     reset_before_timer_fired, reset_buffered_signal, reset_child_not_started, reset_children, reset_closed_run,
     reset_external, reset_memo_and_search_attributes, reset_points, reset_reapplies, reset_rejected_durable,

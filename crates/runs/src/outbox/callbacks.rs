@@ -49,7 +49,7 @@ pub struct DueReport {
 /// Why a receiver rejects a message: its run is closed.
 const CLOSED: i32 = 1;
 
-/// What became of the request of a callback.
+/// The outcome of the request of a callback.
 #[derive(Clone, Debug)]
 pub enum CallbackOutcome {
     /// It was delivered, or refused for good.

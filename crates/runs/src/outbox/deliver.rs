@@ -39,7 +39,7 @@ enum SenderNote {
     No,
 }
 
-/// What became of an attempt to deliver a message.
+/// The outcome of an attempt to deliver a message.
 pub(super) enum DeliveryStep {
     /// It has arrived, or never will.
     Delivered,

@@ -39,11 +39,14 @@ pub type NexusFn = Arc<
     dyn Fn(NexusContext, NexusRequest) -> BoxFuture<'static, Result<StartedOperation<Option<Payload>>>> + Send + Sync,
 >;
 
+type StartFn = dyn Fn(NexusContext, Option<Payload>) -> Answer<StartedOperation<Option<Payload>>> + Send + Sync;
+type CancelFn = dyn Fn(NexusContext, String) -> Answer<()> + Send + Sync;
+
 /// The functions for one operation.
 #[derive(Clone)]
 struct Functions {
-    start: Arc<dyn Fn(NexusContext, Option<Payload>) -> Answer<StartedOperation<Option<Payload>>> + Send + Sync>,
-    cancel: Option<Arc<dyn Fn(NexusContext, String) -> Answer<()> + Send + Sync>>,
+    start: Arc<StartFn>,
+    cancel: Option<Arc<CancelFn>>,
 }
 
 type Answer<T> = BoxFuture<'static, Result<T>>;

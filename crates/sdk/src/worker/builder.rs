@@ -6,7 +6,7 @@ use super::{
     Worker,
     interceptor::{Interceptors, NexusInterceptor, TaskInterceptor},
     options::{Pollers, WorkerOptions},
-    shared::Shared,
+    shared::{Registries, Shared},
     slots::Tuner,
 };
 use crate::{
@@ -260,16 +260,8 @@ impl WorkerBuilder {
         if let Some(problem) = self.problem() {
             return Err(ClientError::Configuration(problem));
         }
-        let shared = Shared::new(
-            self.client,
-            self.queue,
-            self.identity,
-            self.tasks,
-            self.workflows,
-            self.nexus,
-            self.interceptors,
-            self.options,
-        );
+        let registries = Registries { tasks: self.tasks, workflows: self.workflows, nexus: self.nexus };
+        let shared = Shared::new(self.client, self.queue, self.identity, registries, self.interceptors, self.options);
         Ok(Worker::new(shared))
     }
 

@@ -81,17 +81,23 @@ pub(super) struct Counts {
     pub failed: std::sync::atomic::AtomicI32,
 }
 
+/// The workflows, tasks and services of a worker.
+pub(super) struct Registries {
+    pub tasks: TaskRegistry,
+    pub workflows: WorkflowRegistry,
+    pub nexus: NexusRegistry,
+}
+
 impl Shared {
     pub(super) fn new(
         client: Client,
         queue: String,
         identity: Option<String>,
-        tasks: TaskRegistry,
-        workflows: WorkflowRegistry,
-        nexus: NexusRegistry,
+        registries: Registries,
         interceptors: Interceptors,
         options: WorkerOptions,
     ) -> Self {
+        let Registries { tasks, workflows, nexus } = registries;
         let identity = identity.unwrap_or_else(|| client.identity().to_owned());
         // The same form as Temporal's SDKs use, so that people recognise it.
         let control_queue = format!("temporal-sys/worker-commands/{}/{}", client.namespace(), Uuid::new_v4().simple());

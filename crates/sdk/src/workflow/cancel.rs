@@ -3,7 +3,7 @@
 use super::{
     commands::{CommandRequest, ExpectedEvent},
     core::Core,
-    nexus,
+    nexus_start,
     operation::{OpId, OpKind},
     sabotage::{self, Sabotage},
 };
@@ -57,7 +57,7 @@ pub(crate) fn cancel(core: &mut Core, id: OpId) {
         let is_nexus = matches!(core.ops.get(&id).map(|op| &op.kind), Some(OpKind::Nexus { .. }));
         core.resolve(id, Err(Failure::cancelled()));
         if is_nexus {
-            nexus::resolve_started(core, id, &Err(Failure::cancelled()));
+            nexus_start::resolve_started(core, id, &Err(Failure::cancelled()));
         }
     }
 }
@@ -73,7 +73,7 @@ pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
     }
     let Some(op) = core.forget(id) else { return };
     if matches!(op.kind, OpKind::Nexus { .. }) {
-        nexus::resolve_started(core, id, &Err(Failure::cancelled()));
+        nexus_start::resolve_started(core, id, &Err(Failure::cancelled()));
     }
     if let OpKind::Receive { name } = op.kind {
         let given = op.outcome.and_then(|(at, outcome)| outcome.ok().map(|payloads| (at, payloads)));

@@ -9,7 +9,7 @@ use segno_proto::{
     sdk::UserMetadata,
 };
 
-use super::{nexus::NexusTarget, operation::OpId};
+use super::{nexus_target::NexusTarget, operation::OpId};
 use crate::{converter, options::wire_duration};
 
 /// Names of markers.

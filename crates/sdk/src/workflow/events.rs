@@ -15,7 +15,7 @@ use super::{
     commands::ExpectedEvent,
     core::Core,
     instance::{Instance, Stop},
-    nexus,
+    nexus_events,
     operation::{OpId, OpKind, Outcome},
     random::Seed,
     schedule::already_started,
@@ -149,7 +149,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
             core.user_random = core.seed.part("user").generator();
             core.streams.clear();
         }
-        attributes => nexus::deliver(core, attributes),
+        attributes => nexus_events::deliver(core, attributes),
     }
     Ok(())
 }
@@ -172,7 +172,7 @@ pub(crate) fn withdraw_request(core: &mut Core, attributes: &Attributes) {
             );
         }
         attributes => {
-            let Some(ended) = nexus::ended(attributes) else { return };
+            let Some(ended) = nexus_events::ended(attributes) else { return };
             return cancel::withdraw(
                 core,
                 |command| matches!(command, ExpectedEvent::CancelNexus { scheduled_event_id } if *scheduled_event_id == ended),

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     commands::{CHANGE_VERSION, CloseKind, ExpectedEvent, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
-    nexus::NexusTarget,
+    nexus_target::NexusTarget,
     operation::OpId,
     sabotage::{self, Sabotage},
     violation::ViolationKind,

@@ -4,7 +4,7 @@ use std::{pin::Pin, sync::Arc, task::Waker};
 
 use segno_proto::common::Payload;
 
-use super::{local::LocalWork, nexus::NexusTarget};
+use super::{local::LocalWork, nexus_target::NexusTarget};
 use crate::{
     failure::Failure,
     options::{CancellationType, NexusCancellationType},

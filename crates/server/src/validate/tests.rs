@@ -110,9 +110,7 @@ fn signal_with_start_has_its_own_words() {
     let mut request = SignalWithStartWorkflowExecutionRequest { workflow_id: "w".into(), ..Default::default() };
     let mut check = |change: &dyn Fn(&mut SignalWithStartWorkflowExecutionRequest)| {
         change(&mut request);
-        let result = start::signal_with_start(&mut request, &rules, sizes(), &AllowedTargets::default(), &|| {
-            "new-id".to_owned()
-        });
+        let result = start::signal_with_start(&mut request, &rules, sizes(), &|| "new-id".to_owned());
         (result.map_err(|refused| refused.text), request.workflow_id_conflict_policy)
     };
     assert_eq!(check(&|_| {}).0, Err("signal not set".into()));

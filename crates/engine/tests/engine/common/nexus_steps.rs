@@ -72,7 +72,11 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
     let (stamp, cancel) = open.map_or((1, false), |(request, cancel)| (request.stamp, cancel));
     let request = RequestRef {
         scheduled_event_id: id,
-        cancel: cancel || words.name == "nexus-cancel",
+        cancel: match words.name {
+            "nexus-start" => false,
+            "nexus-cancel" => true,
+            _ => cancel,
+        },
         stamp: words.get("stamp").map_or(stamp, |stamp| stamp.parse().expect("a number")),
     };
     let taken = match words.name {

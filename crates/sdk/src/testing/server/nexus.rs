@@ -187,7 +187,7 @@ impl Server {
 /// Whether the server accepts a request to cancel: for an operation that is open, or that ended during the workflow task.
 pub(super) fn takes_cancel(run: &Run, scheduled_event_id: i64) -> bool {
     let ends = |inbound: &Inbound| match inbound {
-        Inbound::Event(event) => crate::workflow::nexus::ended(event) == Some(scheduled_event_id),
+        Inbound::Event(event) => crate::workflow::nexus_events::ended(event) == Some(scheduled_event_id),
         _ => false,
     };
     run.operations.contains_key(&scheduled_event_id) || run.buffered.iter().any(ends)

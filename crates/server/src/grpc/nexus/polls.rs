@@ -97,7 +97,7 @@ impl Workflows {
         let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, &poll.version, begun.elapsed()));
         let task = match started {
             StartedNexusTask::Request(request) => self.task_of(&namespace, *request),
-            StartedNexusTask::Call(call) => self.task_of_call(&namespace, call),
+            StartedNexusTask::Call(call) => self.task_of_call(&namespace, *call),
         };
         let mut response = Response::new(PollNexusTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);
