@@ -212,8 +212,8 @@ def test_a_client_beside_floods(server: SegnoServer) -> None:
             figures[flood.__name__] = {
                 "p50": round(p50, 2), "p99": round(p99, 2), "ratio": round(p99 / usual[1], 2), "MiB": round(grown), "calls": calls,
             }
-            assert calls > 5, figures
             # How much slower is a figure of docs/internals/evidence.md; here no client may be shut out.
+            assert calls > 1, figures
             assert p99 < 10_000, figures
             # Workflows that were started stay in the memory of this server, which has no file.
             assert grown < (4096 if flood is busy_namespace else 600), figures

@@ -336,6 +336,26 @@ async def test_handler_error_that_is_retried(nexus: Nexus):
     }
 
 
+async def test_lists_know_what_is_retried(nexus: Nexus, segno_only: None):
+    async with nexus.workers():
+        id = nexus.caller.id
+        stuck = await nexus.start("faulty", Fault("INTERNAL"), id=f"{id}-stuck")
+        fine = await nexus.start("flow", nexus.flow("Waiter"), id=f"{id}-fine")
+
+        async def found(query: str) -> list[str]:
+            runs = nexus.caller.client.list_workflows(f"WorkflowId STARTS_WITH '{id}-' AND {query}")
+            return [run.id async for run in runs]
+
+        async def is_found() -> bool:
+            return await found("NexusAttempts >= 2") == [stuck.id]
+
+        await eventually(is_found)
+        assert await found("NexusLastFailure LIKE '%broke%'") == [stuck.id]
+        assert await found("NexusAttempts IS NULL") == [fine.id]
+        await stuck.terminate()
+        assert await found("NexusAttempts > 0") == []
+
+
 async def test_unknown_service_and_operation(nexus: Nexus):
     async with nexus.workers():
         for number, options in enumerate([{"operation": "missing"}, {"operation": "echo", "service": "Missing"}]):

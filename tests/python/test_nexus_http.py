@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import time
+import urllib.request
 from typing import Any, AsyncIterator, Iterator
 
 import grpc
@@ -475,6 +476,31 @@ async def test_workers_get_no_call_whose_caller_left(handler: Handler, segno: No
     reply = await handler.call(sync(), {"Nexus-Request-Id": "later"})
     assert reply.status == 200
     assert [task.request.header["nexus-request-id"] for task in handler.tasks] == ["later"]
+
+
+async def test_a_thousand_calls_wait(handler: Handler, segno: None) -> None:
+    """The next one is refused, and the HTTP port serves other requests meanwhile."""
+    host, port = handler.http.split(":")
+    path = f"/namespaces/{NAMESPACE}/task-queues/{handler.queue}/nexus-services/s/o"
+    head = f"POST {path} HTTP/1.1\r\nHost: {handler.http}\r\nRequest-Timeout: 20s\r\nContent-Length: 0\r\n\r\n"
+
+    async def call() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head.encode())
+        return reader, writer
+
+    calls = [await call() for _ in range(1000)]
+    try:
+        # All of them are read before the next one comes.
+        await asyncio.sleep(2)
+        refused, writer = await call()
+        assert (await refused.readline()).startswith(b"HTTP/1.1 429 ")
+        writer.close()
+        assert (await asyncio.to_thread(urllib.request.urlopen, f"http://{handler.http}/healthz")).status == 200
+        assert not any(reader.at_eof() for reader, _ in calls)
+    finally:
+        for _, writer in calls:
+            writer.close()
 
 
 async def test_a_wrong_answer_leaves_the_call_as_it_is(handler: Handler) -> None:

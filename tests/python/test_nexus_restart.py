@@ -109,6 +109,24 @@ async def test_request_that_is_handed_out_again_has_another_token(durable_server
         assert await handle.result() == "raw result"
 
 
+async def test_request_at_a_worker_when_the_run_went_on(durable_server: SegnoServer):
+    """A commit of the run while a worker has the request stores nothing of that worker: the request is offered again at once."""
+    nexus = await served(durable_server, "went-on")
+    async with raw_handler(nexus) as handler:
+        handle = await nexus.start("echo", "x")
+        await handler.poll()
+        await handle.signal("unknown", "a commit of the run")
+        await restart(durable_server, "SIGKILL")
+        await eventually(handle.describe)
+    async with raw_handler(nexus) as handler:
+        again = await handler.poll()
+        [pending] = await pending_operations(handle)
+        assert pending.attempt == 0
+        assert not pending.HasField("last_attempt_failure")
+        await handler.complete(again.task_token, sync())
+        assert await handle.result() == "raw result"
+
+
 async def received(nexus: Nexus, requests: int) -> bool:
     return len(nexus.handlers.starts) >= requests
 

@@ -21,8 +21,8 @@ use super::{
     delivery::{Delivery, HeldWork},
 };
 
-/// Calls that wait at a node.
-const CALLS_MAX: usize = 1000;
+/// Calls that wait at a node at most.
+pub const DIRECT_CALLS_MAX: usize = 1000;
 
 /// A request to a handler.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub enum CallAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirectCallError {
     /// Too many calls wait at this node.
-    #[error("{} direct calls to Nexus handlers wait at this node already: make fewer at a time", CALLS_MAX)]
+    #[error("{} direct calls to Nexus handlers wait at this node already: make fewer at a time", DIRECT_CALLS_MAX)]
     TooMany,
     /// No worker answered in time.
     #[error("no worker answered in time")]
@@ -88,7 +88,7 @@ pub struct DirectCalls {
 impl DirectCalls {
     fn add(&self, id: u64, call: DirectCall) -> Option<(oneshot::Receiver<CallAnswer>, Arc<Notify>)> {
         let mut waiting = lock(&self.waiting);
-        if waiting.len() >= CALLS_MAX {
+        if waiting.len() >= DIRECT_CALLS_MAX {
             return None;
         }
         let (answer, receiver) = oneshot::channel();
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn calls_are_bounded() {
         let calls = DirectCalls::default();
-        let kept: Vec<_> = (0..CALLS_MAX as u64).map(|id| calls.add(id, call())).collect();
+        let kept: Vec<_> = (0..DIRECT_CALLS_MAX as u64).map(|id| calls.add(id, call())).collect();
         assert!(kept.iter().all(Option::is_some) && calls.add(5000, call()).is_none());
         calls.end();
         assert!(calls.add(5000, call()).is_some());

@@ -36,7 +36,7 @@ use segno_workers::{OtherNodes, Workers};
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use delivery::HeldWork;
-pub use direct_calls::{CallAnswer, DirectCall, DirectCallError, StartedCall};
+pub use direct_calls::{CallAnswer, DIRECT_CALLS_MAX, DirectCall, DirectCallError, StartedCall};
 pub use nexus::{StartedNexusTask, StartedRequest};
 pub use offers::{QueueGauge, VersionGauge};
 pub use polls::{Poll, WorkerTask};

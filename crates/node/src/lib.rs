@@ -11,9 +11,9 @@ pub use segno_deployments::{
     QueueType, Version as WorkerVersion, calls, named_version, names,
 };
 pub use segno_dispatch::{
-    CallAnswer, CompletedTask, Delivery, DirectCall, DirectCallError, Dispatch, ForwardedCall, Poll, PollOutcome,
-    QueueGauge, StartedActivity, StartedCall, StartedNexusTask, StartedRequest, StartedTask, TrialCandidate,
-    TrialFailure, TrialOutcome, VersionGauge, WorkerTask, failure_type, route_of, trial_task_events,
+    CallAnswer, CompletedTask, DIRECT_CALLS_MAX, Delivery, DirectCall, DirectCallError, Dispatch, ForwardedCall, Poll,
+    PollOutcome, QueueGauge, StartedActivity, StartedCall, StartedNexusTask, StartedRequest, StartedTask,
+    TrialCandidate, TrialFailure, TrialOutcome, VersionGauge, WorkerTask, failure_type, route_of, trial_task_events,
 };
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;

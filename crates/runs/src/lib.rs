@@ -31,6 +31,7 @@ pub mod loops;
 mod membership;
 pub mod namespaces;
 mod nexus_requests;
+mod operation_facts;
 pub mod options;
 mod outbox;
 pub mod placement;

@@ -1,11 +1,11 @@
 //! Standalone activities and Nexus operations: finding them, and waiting for their changes.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use segno_engine::{Rejection, Run, schedule::DIVISION_ATTRIBUTE, standalone, standalone_nexus};
+use segno_engine::{Rejection, schedule::DIVISION_ATTRIBUTE, standalone, standalone_nexus};
 use segno_store::{
     RunKey,
-    visibility::{Attribute, BadFilter, Comparison, Count, Filter, Kind, Names, Value, parse_count, parse_list},
+    visibility::{Attribute, BadFilter, Comparison, Count, Filter, Names, Value, parse_count, parse_list},
 };
 use tokio::time::Instant;
 
@@ -14,17 +14,12 @@ use crate::{
     list_limits::ListCaller,
     list_position::ListPosition,
     namespaces::Namespace,
+    operation_facts,
     runs::Runs,
     schedules::{RUN_NAME, with_workflow_ids},
     slots::WorkflowKey,
     visibility::FoundRuns,
 };
-
-/// The facts of a Nexus operation: numbers that no attribute of [`segno_engine::search_attributes`] and of users has.
-const ENDPOINT: Attribute = Attribute::Numbered(501, Kind::Keyword);
-const SERVICE: Attribute = Attribute::Numbered(502, Kind::Keyword);
-const OPERATION: Attribute = Attribute::Numbered(503, Kind::Keyword);
-const REQUEST_ID: Attribute = Attribute::Numbered(504, Kind::Keyword);
 
 /// A kind of run that is no workflow, and that clients list for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,31 +57,10 @@ impl Standalone {
         match (self, name) {
             (Self::Activity, "ActivityId") | (Self::Operation, "OperationId") => Some(RUN_NAME),
             (Self::Activity, "ActivityType") => Some(Attribute::WorkflowType),
-            (Self::Operation, "Endpoint") => Some(ENDPOINT),
-            (Self::Operation, "Service") => Some(SERVICE),
-            (Self::Operation, "Operation") => Some(OPERATION),
-            (Self::Operation, "RequestId") => Some(REQUEST_ID),
-            _ => None,
+            (Self::Operation, _) => operation_facts::standalone_attribute(name),
+            (Self::Activity, _) => None,
         }
     }
-}
-
-/// The facts that a run has because it is a Nexus operation, by their numbers.
-pub(crate) fn facts_of_operation(run: &Run) -> BTreeMap<u32, Value> {
-    let state = run.state();
-    let operation = state.standalone_nexus.as_ref().and_then(|_| standalone_nexus::operation_of(state));
-    let Some(operation) = operation else { return BTreeMap::new() };
-    let facts = [
-        (ENDPOINT, &operation.endpoint),
-        (SERVICE, &operation.service),
-        (OPERATION, &operation.operation),
-        (REQUEST_ID, &operation.request_id),
-    ];
-    let numbered = |(attribute, text): (Attribute, &String)| match attribute {
-        Attribute::Numbered(number, _) => Some((number, Value::Text(text.clone()))),
-        _ => None,
-    };
-    facts.into_iter().filter_map(numbered).collect()
 }
 
 /// The names that filters of a kind know.

@@ -665,13 +665,14 @@ pub fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>]
         last_event_id: events.last().map_or(0, |event| event.event_id),
         events: History::encode_batch(events),
     };
+    let stored = run.as_stored();
     RunWrite {
         key: RunKey(run.info.run_key),
         expected_version,
-        state: run.encode(),
+        state: stored.encode(),
         open: run.has_work(),
-        wake_at: wake::wake_at(run, now),
-        dispatchable: run.is_dispatchable(now),
+        wake_at: wake::wake_at(&stored, now),
+        dispatchable: stored.is_dispatchable(now),
         batches: batches.iter().map(encode).collect(),
         visibility: None,
     }

@@ -22,8 +22,8 @@ use crate::{
     list_limits::ListCaller,
     list_position::ListPosition,
     namespaces::{Namespace, Namespaces},
+    operation_facts::{facts_of_operations, operation_retry, retry_attribute},
     runs::Runs,
-    standalone::facts_of_operation,
 };
 
 /// The kind of values a type of the wire has.
@@ -45,8 +45,9 @@ impl Namespace {
         if let Some(custom) = self.attributes.get(name) {
             return Some(Attribute::Numbered(custom.number, kind_of(custom.kind())));
         }
-        let (place, known) = PREDEFINED.iter().enumerate().find(|(_, known)| known.0 == name)?;
-        Some(Attribute::Numbered(place as u32 + 1, kind_of(known.1)))
+        let predefined = PREDEFINED.iter().enumerate().find(|(_, known)| known.0 == name);
+        let numbered = predefined.map(|(place, known)| Attribute::Numbered(place as u32 + 1, kind_of(known.1)));
+        numbered.or_else(|| retry_attribute(name))
     }
 }
 
@@ -64,6 +65,7 @@ impl Runs {
                 && before.state().search_attributes == run.state().search_attributes
                 && activity_retry(before) == activity_retry(run)
                 && task_retry(before) == task_retry(run)
+                && operation_retry(before) == operation_retry(run)
         });
         (!same).then(|| Box::new(self.facts(run)))
     }
@@ -113,7 +115,7 @@ pub fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
         activity_retry: activity_retry(run)
             .map(|(attempt, failure)| Retry { attempt, failure: failure.map(str::to_owned) }),
         task_retry: task_retry(run).map(|(attempt, failure)| Retry { attempt, failure: Some(failure.to_owned()) }),
-        attributes: numbered(namespaces, run).into_iter().chain(facts_of_operation(run)).collect(),
+        attributes: numbered(namespaces, run).into_iter().chain(facts_of_operations(run)).collect(),
     }
 }
 

@@ -13,7 +13,7 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_calls::Service;
 use segno_http_api::{self as http_api, ApiRequest, flows};
-use segno_node::{Cluster, Node};
+use segno_node::{Cluster, DIRECT_CALLS_MAX, Node};
 use segno_web::{Web, WebBody, guard, login};
 use serde_json::json;
 use tokio::{
@@ -24,8 +24,8 @@ use tokio::{
 use tonic::Status;
 
 use crate::{
-    connections::accept::{Evictable, EvictionScope, PortConnections},
-    connections::{AbortOnDrop, Services},
+    connections::accept::{EvictionScope, PortConnections},
+    connections::{AbortOnDrop, Services, request::RequestInProgress},
     http_access,
     in_process::InProcessCaller,
     metrics, nexus_http,
@@ -94,7 +94,7 @@ async fn accept(
     guard: Guard,
     calls: Handle,
 ) {
-    let evicting = EvictionScope::Ranked { known_max: KNOWN_CONNECTIONS_MAX };
+    let evicting = EvictionScope::Ranked { known_max: KNOWN_CONNECTIONS_MAX, waiting_max: DIRECT_CALLS_MAX };
     let mut accepted = PortConnections::new("HTTP", CONNECTIONS_MAX, evicting);
     loop {
         let (stream, address) = accepted.next(&listener).await;
@@ -126,8 +126,7 @@ async fn accept(
                     }
                     let credentials = http_access::credentials(&request, certificate, Some(address));
                     if let Some(route) = nexus_http::route(request.uri().path()) {
-                        let known = || under_way.of_known_caller();
-                        let answer = nexus_http::answer(&services, route, request, credentials, known).await;
+                        let answer = nexus_http::answer(&services, route, request, credentials, &under_way).await;
                         return Ok(answer.map(Either::Left));
                     }
                     let path = request.uri().path();
@@ -194,36 +193,6 @@ async fn accept(
                 let _ = tokio::time::timeout(LAST_REQUEST_TIMEOUT, serving).await;
             }
         });
-    }
-}
-
-/// A request of a connection, until it is answered. The connection is not idle meanwhile.
-struct RequestInProgress(Option<Evictable>);
-
-impl RequestInProgress {
-    fn begin(connection: &Evictable) -> Self {
-        connection.busy();
-        Self(Some(connection.clone()))
-    }
-
-    /// Its caller is known, and with that the connection.
-    fn of_known_caller(&self) {
-        if let Some(connection) = &self.0 {
-            connection.established();
-        }
-    }
-
-    /// The answer is a stream of events, which lasts as long as the connection.
-    fn goes_on(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for RequestInProgress {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.0 {
-            connection.idle();
-        }
     }
 }
 

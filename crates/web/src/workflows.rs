@@ -23,8 +23,8 @@ const PAGE_SIZE: i32 = 50;
 const STATUSES: [&str; 8] =
     ["Running", "Paused", "Completed", "Failed", "TimedOut", "Canceled", "Terminated", "ContinuedAsNew"];
 
-/// Runs in which an activity or a workflow task fails and is tried again.
-const RETRYING: &str = "(ActivityAttempts > 0 OR WorkflowTaskAttempts > 0)";
+/// Runs in which an activity, a workflow task or a Nexus operation fails and is tried again.
+const RETRYING: &str = "(ActivityAttempts > 0 OR WorkflowTaskAttempts > 0 OR NexusAttempts > 0)";
 
 impl Web {
     pub(super) async fn workflows_page(&self, namespace: &str, asked: &PageRequest<'_>) -> Result<Answer, PageError> {

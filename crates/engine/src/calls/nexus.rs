@@ -79,42 +79,50 @@ pub struct Completion {
     pub end: OperationEnd,
 }
 
-/// The operation whose request this is, if the request is still open.
-fn find<'a>(run: &'a Run, request: &RequestRef) -> Result<&'a Operation, Rejection> {
+/// The operation whose request this is, if the request is still open and a worker may have it.
+fn find<'a>(run: &'a Run, request: &RequestRef, now: Nanos) -> Result<&'a Operation, Rejection> {
     let operation = run.state.operations.get(&request.scheduled_event_id).filter(|_| run.is_running());
     let operation = operation.ok_or(Rejection::NexusTaskNotFound)?;
-    match operation.open_request() {
-        Some((open, cancel)) if cancel == request.cancel && open.stamp == request.stamp => Ok(operation),
-        _ => Err(Rejection::NexusTaskNotFound),
+    let (open, cancel) = operation.open_request().ok_or(Rejection::NexusTaskNotFound)?;
+    match cancel == request.cancel && open.stamp == request.stamp && !open.is_backing_off(now) {
+        true => Ok(operation),
+        false => Err(Rejection::NexusTaskNotFound),
     }
 }
 
 /// A worker takes a request. Nothing is stored: after a crash the request is offered again.
 pub fn take(run: &Run, context: Context, request: RequestRef) -> Result<Applied<Operation>, Rejection> {
-    let operation = find(run, &request).map_err(|_| Rejection::TaskObsolete)?.clone();
+    let operation = find(run, &request, context.now).map_err(|_| Rejection::TaskObsolete)?.clone();
     if run.is_paused() || !operation.is_waiting(context.now) {
         return Err(Rejection::TaskObsolete);
     }
     let mut draft = Draft::new(run, context);
-    note_taken(&mut draft, &request, context.now);
+    let taken = draft.run.state.operations.get_mut(&request.scheduled_event_id);
+    if let Some((open, _)) = taken.and_then(|operation| operation.open_request_mut()) {
+        open.taken_time = context.now;
+    }
+    draft.touch_memory();
     Ok(draft.finish(operation))
 }
 
 /// The worker that took a request never got it.
 pub fn give_back(run: &Run, context: Context, request: RequestRef) -> Result<Applied<()>, Rejection> {
-    find(run, &request)?;
+    find(run, &request, context.now)?;
     let mut draft = Draft::new(run, context);
-    note_taken(&mut draft, &request, 0);
+    leave_worker(&mut draft, &request);
+    draft.touch_memory();
     draft.effect(Effect::OfferNexusRequest(request.scheduled_event_id));
     Ok(draft.finish(()))
 }
 
-fn note_taken(draft: &mut Draft, request: &RequestRef, time: Nanos) {
+/// The request is no longer with its worker. It was due when the worker took it, also if the clock has been set back since.
+fn leave_worker(draft: &mut Draft, request: &RequestRef) {
+    let now = draft.now();
     let operation = draft.run.state.operations.get_mut(&request.scheduled_event_id);
     if let Some((open, _)) = operation.and_then(|operation| operation.open_request_mut()) {
-        open.taken_time = time;
+        open.taken_time = 0;
+        open.due_time = open.due_time.min(now);
     }
-    draft.touch_memory();
 }
 
 /// A request cannot be made, such as one to an endpoint that no longer exists.
@@ -139,18 +147,15 @@ pub fn postpone(
     Ok(draft.finish(()))
 }
 
-/// Begins the transition of an answer. The request is no longer with its worker: what follows is no answer that comes too late.
+/// Begins the transition of an answer. What follows it is no answer that comes too late.
 fn begin_answer(run: &Run, context: Context, request: &RequestRef) -> Result<Option<Draft>, Rejection> {
-    if let Err(rejection) = find(run, request) {
+    if let Err(rejection) = find(run, request, context.now) {
         let is_kept = run.is_running() || run.state.standalone_nexus.is_some();
         let overtaken = is_kept && run.state.overtaken_requests.contains(&request.scheduled_event_id);
         return if overtaken { Ok(None) } else { Err(rejection) };
     }
     let mut draft = Draft::new(run, context);
-    let operation = draft.run.state.operations.get_mut(&request.scheduled_event_id);
-    if let Some((open, _)) = operation.and_then(|operation| operation.open_request_mut()) {
-        open.taken_time = 0;
-    }
+    leave_worker(&mut draft, request);
     Ok(Some(draft))
 }
 

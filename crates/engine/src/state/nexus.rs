@@ -113,9 +113,9 @@ impl HandlerRequest {
         self.taken_time == 0 && self.due_time <= now
     }
 
-    /// Whether the next attempt is not due yet.
+    /// Whether the next attempt is not due yet. One that a worker has was due, also if the clock has been set back since.
     pub fn is_backing_off(&self, now: Nanos) -> bool {
-        self.due_time > now
+        self.taken_time == 0 && self.due_time > now
     }
 }
 

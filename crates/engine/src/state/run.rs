@@ -3,7 +3,7 @@
 //! A call takes a run by reference and answers with a new one, so a refused call or a failed commit leaves nothing to undo.
 //! Cloning is cheap: what never changes is shared.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, mem, sync::Arc};
 
 use bytes::{Buf, BufMut, Bytes};
 use prost::{DecodeError, Message};
@@ -43,19 +43,31 @@ pub struct Run {
 }
 
 impl Run {
-    /// The stored form. The tail is not part of it, and neither is a speculative workflow task.
+    /// The stored form. The tail is not part of it, and neither is what memory alone knows.
     pub fn encode(&self) -> Bytes {
-        if self.is_speculating() {
-            let mut stored = self.clone();
-            stored.state.task = None;
-            return stored.encode();
-        }
+        let stored = self.as_stored();
         encoded(|buffer| {
-            buffer.put_u32_le(self.encoded_info.len() as u32);
-            buffer.put_slice(&self.encoded_info);
-            self.state.encode_raw(buffer);
-            self.finished.encode(buffer);
+            buffer.put_u32_le(stored.encoded_info.len() as u32);
+            buffer.put_slice(&stored.encoded_info);
+            stored.state.encode_raw(buffer);
+            stored.finished.encode(buffer);
         })
+    }
+
+    /// The run as it is read from storage after a crash: without a speculative workflow task, and with no Nexus request at a worker.
+    pub fn as_stored(&self) -> Cow<'_, Self> {
+        let is_taken = self.state.operations.values().any(|operation| operation.is_taken());
+        if !is_taken && !self.is_speculating() {
+            return Cow::Borrowed(self);
+        }
+        let mut stored = self.clone();
+        stored.state.task.take_if(|task| task.kind() == TaskKind::Speculative);
+        for operation in stored.state.operations.values_mut().filter(|operation| operation.is_taken()) {
+            if let Some((request, _)) = operation.open_request_mut() {
+                request.taken_time = 0;
+            }
+        }
+        Cow::Owned(stored)
     }
 
     /// A run with nothing unstored.

@@ -488,6 +488,7 @@ impl Life {
             "nexus-take ID",
             "nexus-take ID",
             "nexus-give-back ID",
+            "nexus-postpone ID",
             "nexus-start ID started",
             "nexus-start ID completed",
             "nexus-start ID failed",

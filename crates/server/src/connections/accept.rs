@@ -7,7 +7,7 @@
 //! On the HTTP port one is always closed, so that a health probe gets through: connections of unauthenticated callers
 //! first, idle ones before those with a request under way, those of the address with the most connections before
 //! others, and then the least recently used. Authenticated callers cannot take the last few places, so there are always
-//! unauthenticated connections that can be closed for new ones.
+//! unauthenticated connections that can be closed for new ones. Calls that wait for a worker of Nexus have places of their own.
 
 use std::{
     cmp::Reverse,
@@ -33,14 +33,19 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 const RESERVED_DESCRIPTORS: usize = 192;
 /// However few file descriptors there are, so many connections are tried.
 const CONNECTIONS_MIN: usize = 16;
+/// Requests that wait for a worker take at most this part of the file descriptors for connections.
+const WAITING_SHARE: usize = 4;
+/// How often other connections are served before one of them is closed.
+const YIELDS_MAX: usize = 16;
 
 /// Which connections make room for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvictionScope {
     /// Only such whose handshake is not complete, or whose caller is not known: the oldest of them.
     Handshakes,
-    /// Any, in an order; known callers have at most so many connections.
-    Ranked { known_max: usize },
+    /// Any, in an order; known callers have at most so many connections. So many more, whose requests wait for a worker, have places
+    /// of their own.
+    Ranked { known_max: usize, waiting_max: usize },
 }
 
 /// A connection as its port knows it.
@@ -54,12 +59,19 @@ struct AcceptedConnection {
     is_known: bool,
     /// A request is under way.
     is_busy: bool,
+    /// The request waits for a worker.
+    is_waiting: bool,
     used_at: Instant,
 }
 
 impl AcceptedConnection {
     fn is_open(&self) -> bool {
         self.task.as_ref().is_none_or(|task| !task.is_finished())
+    }
+
+    /// Whether it has a place of its own.
+    fn has_own_place(&self) -> bool {
+        self.is_waiting && self.is_open()
     }
 }
 
@@ -68,7 +80,7 @@ type AcceptedConnections = Arc<Mutex<Vec<AcceptedConnection>>>;
 
 /// The first of these connections to make room.
 fn first_to_go(places: &[AcceptedConnection], among: impl Fn(&AcceptedConnection) -> bool) -> Option<&AbortHandle> {
-    let open = || places.iter().filter(|place| place.is_open());
+    let open = || places.iter().filter(|place| place.is_open() && !place.is_waiting);
     let of_address = |address| open().filter(|place| place.address == address).count();
     let rank = |place: &&AcceptedConnection| {
         (place.is_known, place.is_busy, Reverse(of_address(place.address)), place.used_at)
@@ -89,13 +101,13 @@ impl Evictable {
     pub(crate) fn established(&self) {
         let mut places = lock(&self.places);
         let Some(at) = self.find(&places) else { return };
-        let EvictionScope::Ranked { known_max } = self.evicting else {
+        let EvictionScope::Ranked { known_max, .. } = self.evicting else {
             // It never makes room.
             places.remove(at);
             return;
         };
         places[at].is_known = true;
-        if places.iter().filter(|place| place.is_known && place.is_open()).count() > known_max
+        if places.iter().filter(|place| place.is_known && place.is_open() && !place.is_waiting).count() > known_max
             && let Some(task) = first_to_go(&places, |place| place.is_known && place.number != self.number)
         {
             task.abort();
@@ -107,9 +119,19 @@ impl Evictable {
         self.change(|place| (place.is_busy, place.used_at) = (true, Instant::now()));
     }
 
+    /// Its request was read and waits for a worker.
+    pub(crate) fn waits(&self) {
+        let EvictionScope::Ranked { waiting_max, .. } = self.evicting else { return };
+        let mut places = lock(&self.places);
+        let has_room = places.iter().filter(|place| place.has_own_place()).count() < waiting_max;
+        if let Some(at) = self.find(&places).filter(|_| has_room) {
+            places[at].is_waiting = true;
+        }
+    }
+
     /// It was answered.
     pub(crate) fn idle(&self) {
-        self.change(|place| (place.is_busy, place.used_at) = (false, Instant::now()));
+        self.change(|place| (place.is_busy, place.is_waiting, place.used_at) = (false, false, Instant::now()));
     }
 
     fn change(&self, change: impl FnOnce(&mut AcceptedConnection)) {
@@ -137,7 +159,14 @@ pub(crate) struct PortConnections {
 
 impl PortConnections {
     pub(crate) fn new(name: &'static str, connections_max: usize, evicting: EvictionScope) -> Self {
-        let connections_max = connections_max.min(descriptors_for_connections().unwrap_or(usize::MAX)).max(1);
+        let descriptors = descriptors_for_connections().unwrap_or(usize::MAX);
+        let connections_max = connections_max.min(descriptors).max(1);
+        let evicting = match evicting {
+            EvictionScope::Handshakes => evicting,
+            EvictionScope::Ranked { known_max, waiting_max } => {
+                EvictionScope::Ranked { known_max, waiting_max: waiting_max.min(descriptors / WAITING_SHARE) }
+            }
+        };
         let (tasks, places) = (JoinSet::new(), AcceptedConnections::default());
         Self { name, connections_max, evicting, tasks, next_number: 0, places, logged_at: None }
     }
@@ -151,7 +180,7 @@ impl PortConnections {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, address)) if self.tasks.len() < self.connections_max || self.evict().await => {
+                Ok((stream, address)) if self.has_room() || self.gets_room().await || self.evict().await => {
                     return (stream, address.ip());
                 }
                 Ok(_) => self.log("there are as many connections as allowed"),
@@ -165,6 +194,26 @@ impl PortConnections {
         }
     }
 
+    /// Whether there may be one more.
+    fn has_room(&self) -> bool {
+        let own_places = match self.evicting {
+            EvictionScope::Handshakes => 0,
+            EvictionScope::Ranked { .. } => lock(&self.places).iter().filter(|place| place.has_own_place()).count(),
+        };
+        self.tasks.len().saturating_sub(own_places) < self.connections_max
+    }
+
+    /// Whether there is room once the requests that have arrived are read: those that wait for a worker have places of their own.
+    async fn gets_room(&self) -> bool {
+        for _ in 0..YIELDS_MAX {
+            tokio::task::yield_now().await;
+            if self.has_room() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Serves a connection from an address in a task of its own.
     pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
         &mut self,
@@ -174,7 +223,8 @@ impl PortConnections {
         self.next_number += 1;
         let number = self.next_number;
         let used_at = Instant::now();
-        let place = AcceptedConnection { number, task: None, address, is_known: false, is_busy: false, used_at };
+        let (is_known, is_busy, is_waiting) = (false, false, false);
+        let place = AcceptedConnection { number, task: None, address, is_known, is_busy, is_waiting, used_at };
         {
             let mut places = lock(&self.places);
             if places.len() >= 2 * self.connections_max {
@@ -294,7 +344,7 @@ mod tests {
     #[tokio::test]
     async fn closed_connections_leave_nothing_behind() {
         let (listener, address) = listener().await;
-        let mut accepted = PortConnections::new("test", 4, EvictionScope::Ranked { known_max: 3 });
+        let mut accepted = PortConnections::new("test", 4, EvictionScope::Ranked { known_max: 3, waiting_max: 2 });
         for _ in 0..100 {
             let _client = TcpStream::connect(address).await.expect("connects");
             let (stream, from) = accepted.next(&listener).await;
@@ -312,13 +362,14 @@ mod tests {
 
     impl Port {
         fn new(connections_max: usize, known_max: usize) -> Self {
-            let accepted = PortConnections::new("test", connections_max, EvictionScope::Ranked { known_max });
+            let accepted =
+                PortConnections::new("test", connections_max, EvictionScope::Ranked { known_max, waiting_max: 2 });
             Self { accepted, connections: Vec::new() }
         }
 
         /// A client connects from an address; another one makes room if there is none.
         async fn connect(&mut self, name: &'static str, address: u8) -> Evictable {
-            if self.accepted.tasks.len() >= self.accepted.connections_max {
+            if !self.accepted.has_room() {
                 assert!(self.accepted.evict().await, "there is always one");
             }
             self.accepted.spawn(IpAddr::from([192, 0, 2, address]), |evictable| {
@@ -380,6 +431,28 @@ mod tests {
         assert_eq!(port.open().await, ["a 2", "b", "a 3"], "the oldest of the address with the most");
         port.connect("probe", 5).await;
         assert_eq!(port.open().await, ["a 2", "b", "a 3", "probe"]);
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_have_places_of_their_own() {
+        let mut port = Port::new(4, 3);
+        for name in ["wait 1", "wait 2", "wait 3"] {
+            let caller = port.connect(name, 1).await;
+            caller.busy();
+            caller.waits();
+        }
+        for _ in 0..20 {
+            port.connect("flood", 9).await;
+        }
+        let open = port.open().await;
+        assert_eq!(open[..3], ["wait 1", "wait 2", "wait 3"], "two have places of their own: {open:?}");
+        assert_eq!(open.len(), 6, "{open:?}");
+        port.connections[0].1.idle();
+        port.connect("flood", 9).await;
+        port.connect("flood", 9).await;
+        let open = port.open().await;
+        assert_eq!(open[0], "wait 2", "the first was answered, and idle: {open:?}");
+        assert_eq!(open.len(), 5, "{open:?}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod general;
 mod incoming;
 mod malformed;
 mod methods;
+pub(crate) mod request;
 mod services;
 mod shared;
 mod socket;

@@ -23,7 +23,10 @@ use super::{
     answers::{Refusal, answered},
     check_method, header, read_body,
 };
-use crate::{connections::Services, validate};
+use crate::{
+    connections::{Services, request::RequestInProgress},
+    validate,
+};
 
 /// How long a caller waits that does not say so.
 const WAIT_DEFAULT: Duration = Duration::from_secs(10);
@@ -53,6 +56,7 @@ pub(super) async fn call(
     operation: Operation,
     head: &Parts,
     body: Incoming,
+    under_way: &RequestInProgress,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     check_method(&head.method)?;
     if let Some(why) = validate::endpoint::queue(&handler.queue) {
@@ -89,6 +93,7 @@ pub(super) async fn call(
         variant: Some(variant),
     };
     let queue = QueueKey { namespace: handler.namespace.key, kind: QueueKind::Nexus, name: handler.queue };
+    under_way.waits();
     match node.dispatch.call_handler(DirectCall { queue, request, deadline }).await {
         Ok(answer) => Ok(answered(answer, is_cancel, is_new_form)),
         Err(DirectCallError::TimedOut) => Err(Refusal::timed_out()),

@@ -18,7 +18,7 @@ use segno_node::{EndpointTarget, Namespace, NamespaceName};
 
 use self::answers::Refusal;
 use crate::{
-    connections::Services,
+    connections::{Services, request::RequestInProgress},
     http_access,
     security::{Credentials, rules::WRITE},
 };
@@ -91,18 +91,18 @@ fn operation(parts: &[&str]) -> Option<Operation> {
     (!service.is_empty() && !operation.is_empty()).then_some(Operation { service, operation, action })
 }
 
-/// Answers a request. `known` is called once its caller is known.
+/// Answers a request.
 pub(crate) async fn answer(
     services: &Services,
     route: Route,
     request: Request<Incoming>,
     credentials: Credentials,
-    known: impl FnOnce(),
+    under_way: &RequestInProgress,
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let answered = match route {
         Route::Completion(namespace) => completions::complete(services, namespace, &head, body, &credentials).await,
-        Route::Call(target, operation) => call(services, target, operation, &head, body, &credentials, known).await,
+        Route::Call(target, operation) => call(services, target, operation, &head, body, &credentials, under_way).await,
     };
     answered.unwrap_or_else(Refusal::into_response)
 }
@@ -114,13 +114,13 @@ async fn call(
     head: &Parts,
     body: Incoming,
     credentials: &Credentials,
-    known: impl FnOnce(),
+    under_way: &RequestInProgress,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     let what = format!("{} {}", head.method, head.uri.path());
     // Strangers learn nothing of namespaces and endpoints, and their bodies are not read.
     services.security.is_known(&what, credentials).await.map_err(|status| Refusal::of(&status))?;
     if services.security.authenticates() {
-        known();
+        under_way.of_known_caller();
     }
     let namespace = match &target {
         Target::Queue { namespace, .. } => namespace.clone(),
@@ -129,7 +129,7 @@ async fn call(
     let admitted = services.security.admit_to(&what, WRITE, &namespace, credentials).await;
     let admitted = admitted.map_err(|status| Refusal::of(&status))?;
     let answered = match (find(services, &target), operation) {
-        (Ok(handler), Some(operation)) => calls::call(services, handler, operation, head, body).await,
+        (Ok(handler), Some(operation)) => calls::call(services, handler, operation, head, body, under_way).await,
         (Ok(_), None) => Err(Refusal::not_found("not found")),
         (Err(refusal), _) => Err(refusal),
     };

@@ -1,12 +1,15 @@
 //! Runs that are over: how, with what, and what follows.
 
+use segno_engine::callbacks::{CallbackState, RegisteredCallback, SYSTEM};
 use segno_proto::{
+    Nanos,
+    common::callback::Variant,
     enums::{RetryState, WorkflowExecutionStatus as Status},
     events::history_event::Attributes,
     segno_workflow::Reason,
 };
 
-use super::{RunSnapshot, failure, reason, time, words};
+use super::{RunSnapshot, SHOWN_MAX, failure, reason, time, words};
 
 /// How the run closed, and what goes on nevertheless.
 pub(super) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
@@ -64,7 +67,32 @@ pub(super) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     if state.script.as_ref().is_some_and(|script| script.lingers) && !state.activities.is_empty() {
         super::activities::add(seen, &mut found);
     }
+    found.extend(state.callbacks.iter().filter_map(|callback| undelivered(callback, seen.now)).take(SHOWN_MAX));
     found
+}
+
+/// A callback that does not know of the end although a report was attempted.
+fn undelivered(registered: &RegisteredCallback, now: Nanos) -> Option<Reason> {
+    let last = registered.last_failure.as_ref()?;
+    let place = match registered.callback.as_ref().and_then(|callback| callback.variant.as_ref())? {
+        Variant::Nexus(nexus) if nexus.url == SYSTEM => "the Nexus operation that waits for it".to_owned(),
+        Variant::Nexus(nexus) => words::quoted(&nexus.url).to_string(),
+        _ => return None,
+    };
+    let times = words::count(registered.attempts as usize, "attempt", "attempts");
+    let failed = format!("Its end could not be reported to {place} in {times}, last with: {}", failure::line(last));
+    let details = failure::details(last);
+    Some(match registered.state() {
+        CallbackState::Failed => {
+            let text = format!("{failed}; it is not tried again.");
+            Reason { since: time(registered.last_attempt_end), details, ..reason("CALLBACK_FAILED", text) }
+        }
+        _ => {
+            let text = format!("{failed}; it is tried again {}.", words::moment(registered.due_time, now));
+            let (since, until) = (time(registered.last_attempt_end), time(registered.due_time));
+            Reason { since, until, details, ..reason("CALLBACK_FAILING", text) }
+        }
+    })
 }
 
 /// Why a run with a retry policy was not tried again.

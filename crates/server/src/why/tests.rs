@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use segno_engine::{
     Shared,
+    callbacks::{CallbackState, RegisteredCallback, SYSTEM},
     schedule::state::ScheduleRun,
     state::{
         Activity, Child, External, PauseInfo, ReportedFailure, RunInfo, RunState, Script, ScriptWakeSet, TaskKind,
@@ -11,7 +12,7 @@ use segno_engine::{
     },
 };
 use segno_proto::{
-    common::{RetryPolicy, WorkflowExecution},
+    common::{Callback, RetryPolicy, WorkflowExecution, callback},
     enums::{RetryState, TimeoutType, WorkflowExecutionStatus as Status, WorkflowTaskFailedCause as Cause},
     events::{
         HistoryEvent, WorkflowExecutionFailedEventAttributes, WorkflowExecutionTerminatedEventAttributes,
@@ -633,6 +634,31 @@ fn closed_runs_say_how_and_with_what() {
     assert_eq!(closed(Status::Canceled, None, |_, _| ())[0].kind, "CANCELED");
     let continued = closed(Status::ContinuedAsNew, None, |_, state| state.successor_run_id = "next".to_owned());
     assert_eq!(continued[1].text, "Another run of the workflow follows it: next.");
+}
+
+#[test]
+fn callbacks_that_fail_are_told() {
+    let callback = |url: &str, state: CallbackState| RegisteredCallback {
+        callback: Some(Callback {
+            variant: Some(callback::Variant::Nexus(callback::Nexus { url: url.to_owned(), ..Default::default() })),
+            ..Default::default()
+        }),
+        state: state as i32,
+        attempts: 2,
+        last_failure: Some(application("away", "")),
+        due_time: NOW + 3 * SECOND,
+        ..Default::default()
+    };
+    let found = closed(Status::Completed, None, |_, state| {
+        let delivered = RegisteredCallback { last_failure: None, ..callback("https://a", CallbackState::Succeeded) };
+        let failing = callback("https://b", CallbackState::BackingOff);
+        state.callbacks = vec![delivered, failing, callback(SYSTEM, CallbackState::Failed)];
+    });
+    let kinds: Vec<&str> = found.iter().map(|reason| &*reason.kind).collect();
+    assert_eq!(kinds, ["COMPLETED", "CALLBACK_FAILING", "CALLBACK_FAILED"]);
+    let place = "Its end could not be reported to \"https://b\" in 2 attempts, last with: away; it is tried again";
+    assert!(found[1].text.starts_with(place), "{}", found[1].text);
+    assert!(found[2].text.contains("the Nexus operation that waits for it in 2 attempts"), "{}", found[2].text);
 }
 
 #[test]
