@@ -42,7 +42,8 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
         workflow_task::deadline(run),
     ];
     let timers = run.state.timers.values().map(|timer| timer.fire_at);
-    let operations = run.state.operations.values().filter_map(|operation| nexus::wake_at(operation, now));
+    let operations =
+        run.state.operations.values().filter_map(|operation| nexus::wake_at(operation, now, run.is_paused()));
     fixed.into_iter().flatten().chain(timers).chain(activities).chain(operations).min()
 }
 

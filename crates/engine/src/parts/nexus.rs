@@ -64,11 +64,12 @@ pub(crate) fn earliest_timeout(operation: &Operation) -> Option<(Nanos, TimeoutT
     [part, whole].into_iter().flatten().min_by_key(|(at, _)| *at)
 }
 
-/// When an operation wants attention next: a time-out, the end of the time of the worker that has its request, or the end of a back-off.
-pub(crate) fn wake_at(operation: &Operation, woken: Nanos) -> Option<Nanos> {
+/// When an operation wants attention next: a time-out, the end of the time of the worker that has its request, or the end of a back-off,
+/// which changes nothing before the end of a pause.
+pub(crate) fn wake_at(operation: &Operation, woken: Nanos, is_paused: bool) -> Option<Nanos> {
     let timeout = earliest_timeout(operation).map(|(at, _)| at);
     let request = operation.open_request().and_then(|(request, _)| match request.taken_time {
-        0 => (request.due_time > woken).then_some(request.due_time),
+        0 => (!is_paused && request.due_time > woken).then_some(request.due_time),
         taken => Some(taken.saturating_add(REQUEST_TIMEOUT)),
     });
     [timeout, request].into_iter().flatten().min()
