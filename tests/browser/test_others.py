@@ -87,6 +87,6 @@ def test_task_queues_and_workers(tab, living):
     tab.open("/ui/default/task-queues?name=segno-flow")
     assert "The server itself executes scripts" in tab.page.inner_text("#rows")
     tab.open("/ui/default/workers")
-    tab.page.get_by_role("link", name="orders-worker@host-1").click()
+    tab.page.get_by_role("link", name="orders-worker@host-1").first.click()
     tab.page.wait_for_url(re.compile("/workers/.+"))
     assert "orders" in tab.page.inner_text("#facts") and "Active" in tab.page.inner_text("#status")
