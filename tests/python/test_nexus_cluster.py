@@ -10,9 +10,10 @@ import pytest
 from temporalio.client import Client, WorkflowHandle
 
 from flows import Waiter
-from helpers import NAMESPACE, Env, event_counts, segno_binary
+from helpers import NAMESPACE, Env, event_counts, eventually, find_events, segno_binary
 from nexus import Caller, Nexus, create_endpoint, happened, operation_events, prepare
 from nodes import Cluster, insist
+from scripts import QUEUE, Flows, start
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -123,3 +124,41 @@ async def test_a_node_is_killed_between_start_and_completion(cluster: Cluster, k
             await asyncio.to_thread(cluster.wait_balanced)
             handle = await insist(lambda: survivor.start("echo", "two nodes again", id=f"{survivor.caller.id}-again"))
             assert await insist(handle.result) == "two nodes again"
+
+
+async def test_scripts_at_two_nodes(cluster: Cluster):
+    """The handlers are scripts: they are started and cancelled at the nodes of their workflows, and one node is killed."""
+    one, two = cluster.nodes
+    nexus = await prepare(Env(one.address, await Client.connect(one.address, namespace=NAMESPACE), "scripts"))
+    name = f"s-{nexus.endpoint.spec.name}"
+    handlers = nexus.handler.client.namespace
+    await create_endpoint(nexus.caller.client, name, handlers, QUEUE)
+    Flows(f"127.0.0.1:{two.http_port}", handlers).deploy("workflow wait() { return await wait_for_signal(\"go\") }")
+    source = """workflow calls(endpoint) {
+  const first = Nexus.call(endpoint, "Any", "wait", null, { on_cancel: "wait" })
+  await wait_for_signal("cancel")
+  Task.cancel(first)
+  const ended = await Task.settle([first])
+  return [ended[0].error.type, await Nexus.call(endpoint, "Any", "wait")]
+}
+"""
+    Flows(f"127.0.0.1:{one.http_port}").deploy(source)
+    callers = [await start(nexus.caller.client, "calls", f"{nexus.caller.id}-{number}", name) for number in range(MANY)]
+    for caller in callers:
+        await happened(caller, "NexusOperationStarted")
+        await caller.signal("cancel")
+    for caller in callers:
+        await happened(caller, "NexusOperationCanceled")
+        await eventually(lambda: started_twice(caller))
+    await asyncio.to_thread(one.kill)
+    survivor = await at(nexus, caller=two.address, handler=two.address)
+    for caller in callers:
+        handle = survivor.caller.handle(caller.id)
+        scheduled = await insist(lambda: find_events(handle, "NexusOperationScheduled"))
+        behind = survivor.handler.handle(f"flow-nexus/{scheduled[1].request_id}")
+        await insist(lambda: behind.signal("go", caller.id))
+        assert await insist(handle.result) == ["Canceled", caller.id]
+
+
+async def started_twice(caller: WorkflowHandle[Any, Any]) -> bool:
+    return (await event_counts(caller))["NexusOperationStarted"] == 2

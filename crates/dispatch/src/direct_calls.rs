@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use segno_deployments::hash_of;
+use segno_engine::script;
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_matching::{PRIORITY_DEFAULT, QueueKey, QueuePlace, TaskOffer, TaskRoute};
 use segno_proto::{
@@ -146,6 +147,9 @@ impl Drop for PendingCall<'_> {
 impl Dispatch {
     /// Calls a handler and waits for its answer.
     pub async fn call_handler(&self, call: DirectCall) -> Result<CallAnswer, DirectCallError> {
+        if call.queue.name == script::QUEUE {
+            return self.call_script(call).await;
+        }
         let (id, queue, deadline) = (self.runs.ids.bits(), call.queue.clone(), call.deadline);
         let (mut answer, given_back) = self.direct_calls.add(id, call).ok_or(DirectCallError::TooMany)?;
         let _pending = PendingCall { dispatch: self, id, queue: queue.clone() };

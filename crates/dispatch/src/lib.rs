@@ -15,6 +15,7 @@ mod queue_config;
 mod queue_uses;
 mod refill;
 mod remote_queues;
+mod script_requests;
 mod starts;
 mod tasks;
 mod trials;
@@ -24,6 +25,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use direct_calls::DirectCalls;
 use direct_queries::DirectQueries;
+use script_requests::ScriptRequests;
 use segno_engine::{ActivityStop, Run};
 use segno_matching::Matching;
 use segno_runs::{
@@ -59,6 +61,8 @@ pub struct Dispatch {
     pub direct_queries: DirectQueries,
     /// Direct calls to handlers of Nexus operations whose callers wait at this node.
     pub direct_calls: DirectCalls,
+    /// Requests to scripts that handle Nexus operations.
+    script_requests: ScriptRequests,
     /// One configuration of a queue is changed at a time.
     configuring: tokio::sync::Mutex<()>,
     /// Queues and polls of other nodes. Set when the node starts, if there can be others.
@@ -76,6 +80,7 @@ impl Dispatch {
             workers,
             direct_queries,
             direct_calls,
+            script_requests: ScriptRequests::default(),
             configuring: tokio::sync::Mutex::default(),
             remote_queues: OnceLock::new(),
         });

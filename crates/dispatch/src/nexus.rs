@@ -9,6 +9,7 @@ use segno_deployments::hash_of;
 use segno_engine::{
     Run,
     nexus::{self, RequestRef},
+    script,
     state::nexus::Operation,
 };
 use segno_environment::{finish::finish, metrics::count};
@@ -69,6 +70,8 @@ pub struct HeldRequest {
 enum Destination {
     /// To workers that poll a queue.
     Queue(QueueKey),
+    /// The server carries it out: its handler is a script.
+    Server,
     /// Its endpoint has a URL.
     External(Arc<Endpoint>),
     /// Its endpoint does not exist.
@@ -112,6 +115,7 @@ impl Dispatch {
 
     fn queue_of(&self, endpoint: &Arc<Endpoint>) -> Destination {
         match &endpoint.target {
+            Some(EndpointTarget::Worker(target)) if target.queue == script::QUEUE => Destination::Server,
             Some(EndpointTarget::Worker(target)) => {
                 match self.runs.namespaces.find(&NamespaceName::Id(target.namespace_id.clone())) {
                     Some(namespace) => Destination::Queue(QueueKey {
@@ -132,7 +136,7 @@ impl Dispatch {
         matches!(self.destination(operation), Destination::Queue(key) if key == *queue)
     }
 
-    /// Puts the open request of an operation on the queue of its endpoint.
+    /// Puts the open request of an operation on the queue of its endpoint, or lets it go where its handler is otherwise.
     pub(super) fn queue_nexus_request(&self, run: &Run, scheduled_event_id: i64) {
         let Some(operation) = run.state().operations.get(&scheduled_event_id) else { return };
         let Some((open, cancel)) = operation.open_request() else { return };
@@ -144,6 +148,7 @@ impl Dispatch {
                 let route = TaskRoute { pinned: None, hash: hash_of(&operation.request_id), uses_ramp: false };
                 self.offer(key, offer, QueuePlace { priority: PRIORITY_DEFAULT, fairness: None, route }, run);
             }
+            Destination::Server => self.serve_request(RunKey(run.info.run_key), request),
             Destination::External(endpoint) => {
                 let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
                 if let Some(sender) = self.runs.http_sender.get() {

@@ -58,6 +58,10 @@ impl Failure {
                 FailureInfo::Child { namespace, workflow_id, run_id, name, .. } => {
                     namespace.len() + workflow_id.len() + run_id.len() + name.len()
                 }
+                FailureInfo::Nexus { endpoint, service, operation, token, .. } => {
+                    endpoint.len() + service.len() + operation.len() + token.len()
+                }
+                FailureInfo::NexusHandler { kind, .. } => kind.len(),
                 FailureInfo::None | FailureInfo::Terminated | FailureInfo::Server { .. } => 0,
             };
             bytes += size_of::<Self>() + texts + info + failure.encoded.as_ref().map_or(0, |encoded| encoded.len());
@@ -109,6 +113,17 @@ pub enum FailureInfo {
         started_event_id: i64,
         retry_state: i32,
     },
+    Nexus {
+        scheduled_event_id: i64,
+        endpoint: String,
+        service: String,
+        operation: String,
+        token: String,
+    },
+    NexusHandler {
+        kind: String,
+        retry_behavior: i32,
+    },
 }
 
 /// Which time-out it was.
@@ -150,7 +165,9 @@ impl Event {
             }
             EventKind::Signaled { input, .. } | EventKind::Update { input, .. } => sizes(input),
             EventKind::CancelRequested { reason } => reason.len(),
-            EventKind::TaskEnded { end: ended, .. } | EventKind::ChildEnded { end: ended, .. } => end(ended),
+            EventKind::TaskEnded { end: ended, .. }
+            | EventKind::NexusEnded { end: ended, .. }
+            | EventKind::ChildEnded { end: ended, .. } => end(ended),
             _ => 0,
         }
     }
@@ -190,6 +207,13 @@ pub enum EventKind {
     /// A task ended. The failure is the outermost one (activity failure with a cause).
     TaskEnded {
         /// The id of the task.
+        id: String,
+        /// How it ended.
+        end: End,
+    },
+    /// A Nexus operation ended. The failure is the outermost one (Nexus operation failure with a cause).
+    NexusEnded {
+        /// Its id.
         id: String,
         /// How it ended.
         end: End,
@@ -278,6 +302,13 @@ pub enum Command {
     ScheduleTask(Box<ScheduleTask>),
     /// Ask a task to cancel.
     CancelTask {
+        /// Its id.
+        id: String,
+    },
+    /// Start a Nexus operation.
+    ScheduleNexus(Box<ScheduleNexus>),
+    /// Ask a Nexus operation to cancel.
+    CancelNexus {
         /// Its id.
         id: String,
     },
@@ -393,14 +424,20 @@ impl Command {
                     let texts = task.id.len() + task.name.len() + task.queue.len() + task.summary.len();
                     size_of::<ScheduleTask>() + texts + sizes(&task.input) + retry(&task.retry)
                 }
+                Self::ScheduleNexus(order) => {
+                    let names = order.id.len() + order.endpoint.len() + order.service.len() + order.operation.len();
+                    let headers = order.headers.iter().map(|(name, value)| name.len() + value.len() + 48);
+                    let more = order.summary.len() + headers.sum::<usize>();
+                    size_of::<ScheduleNexus>() + names + more + sizes(&order.input)
+                }
                 Self::StartChild(child) => {
                     let texts = child.workflow_id.len() + child.name.len() + child.queue.len();
                     let more = child.cron.len() + child.summary.len() + retry(&child.retry);
                     let attributes = fields(&child.memo) + fields(&child.search_attributes);
                     size_of::<StartChild>() + texts + more + attributes + sizes(&child.input)
                 }
-                Self::CancelTask { id } | Self::StartTimer { id, .. } | Self::CancelTimer { id } => id.len(),
-                Self::AcceptUpdate { id } => id.len(),
+                Self::CancelTask { id } | Self::CancelNexus { id } | Self::CancelTimer { id } => id.len(),
+                Self::StartTimer { id, .. } | Self::AcceptUpdate { id } => id.len(),
                 Self::CancelChild { workflow_id, reason } => workflow_id.len() + reason.len(),
                 Self::Signal { id, workflow_id, run_id, name, input } => {
                     id.len() + workflow_id.len() + run_id.len() + name.len() + sizes(input)
@@ -453,6 +490,24 @@ pub struct ScheduleTask {
     pub retry: Option<RetryPolicy>,
     /// 1 to 5; 0: the run's.
     pub priority: i32,
+    pub summary: String,
+}
+
+/// A Nexus operation to start. Durations in milliseconds, 0 is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "the names of the arguments and options")]
+pub struct ScheduleNexus {
+    pub id: String,
+    pub endpoint: String,
+    pub service: String,
+    pub operation: String,
+    /// None or one.
+    pub input: Option<Payload>,
+    pub schedule_to_close: i64,
+    pub schedule_to_start: i64,
+    pub start_to_close: i64,
+    /// Names and values, sorted by name.
+    pub headers: Vec<(String, String)>,
     pub summary: String,
 }
 
@@ -544,7 +599,7 @@ pub struct WakeSet {
 pub struct Operation {
     /// What it is.
     pub kind: OperationKind,
-    /// Its id: activity id, timer id, workflow id of the child, `send-⟨n⟩`.
+    /// Its id: activity id, timer id, workflow id of the child, `send-⟨n⟩`, `nexus-⟨n⟩`.
     pub id: String,
     /// What its end does.
     pub wake: Wake,
@@ -560,6 +615,7 @@ pub enum OperationKind {
     Timer,
     Child,
     Send,
+    Nexus,
 }
 
 /// What the end of an operation does.
@@ -608,7 +664,7 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Nested calls.
     pub call_depth: u32,
-    /// Pending tasks, timers, children and sends, each.
+    /// Pending tasks, timers, children, sends and Nexus operations, each.
     pub pending: usize,
     /// Pending async calls.
     pub pending_calls: usize,

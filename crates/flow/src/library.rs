@@ -53,6 +53,8 @@ pub enum OptionType {
     Retry,
     /// A list of strings.
     Texts,
+    /// Headers of a Nexus operation: an object of strings.
+    Headers,
     /// A number of at least 1.
     Factor,
     /// An IANA time zone.
@@ -91,6 +93,16 @@ pub const TASK_DEFAULTS: Options = &[
     ("retry", OptionType::Retry),
     ("priority", OptionType::Integer(1, 5)),
     ("on_cancel", ON_CANCEL),
+];
+
+/// Options of `Nexus.call`.
+pub const NEXUS: Options = &[
+    ("schedule_to_close", OptionType::Timeout),
+    ("schedule_to_start", OptionType::Timeout),
+    ("start_to_close", OptionType::Timeout),
+    ("headers", OptionType::Headers),
+    ("on_cancel", ON_CANCEL),
+    ("summary", OptionType::Text),
 ];
 
 /// Fields of the option `retry`.
@@ -300,6 +312,8 @@ functions! {
         Assert = "assert", 1..=2, Effect, test true;
         AssertEqual = "assertEqual", 2..=2, Effect, test true;
         AssertFails = "assertFails", 1..=2, Effect, test true;
+        NexusCall = "Nexus.call", 3..=5, Effect, options 4 NEXUS;
+        MockNexus = "mockNexus", 2..=2, Effect, takes CallbackPosition::AsyncFunction(1), test true;
     }
 }
 

@@ -4,20 +4,14 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Uri};
-use segno_engine::{
-    Rejection, Run,
-    nexus::{self, CancelAnswer, REQUEST_TIMEOUT, RequestRef, StartAnswer, call_error, operation_time, request_time},
+use segno_engine::nexus::{
+    CancelAnswer, REQUEST_TIMEOUT, RequestRef, StartAnswer, call_error, operation_time, request_time,
 };
 use segno_http_client::{AllowedTargets, RequestError, RequestLimits, send};
 use segno_nexus::{HandlerCall, HttpAnswer, HttpRequest, StartCall, cancel_answer_of, start_answer_of, to_event};
 use segno_proto::{Nanos, enums::EventType};
-use segno_runs::{
-    TakenRequest,
-    endpoints::EndpointTarget,
-    error::CallError,
-    slots::{RunSelector, WorkflowKey},
-};
-use segno_store::{NamespaceKey, RunKey};
+use segno_runs::{RequestOutcome, TakenRequest, endpoints::EndpointTarget, error::CallError};
+use segno_store::RunKey;
 
 use crate::sender::Sender;
 
@@ -27,16 +21,6 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 const MARGIN: Nanos = 250_000_000;
 /// The pause after a request that the settings of the server do not allow.
 pub(crate) const PAUSE_OF_SETTINGS: Nanos = 60_000_000_000;
-/// The pause before a request is taken again that could not be.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
-
-/// What became of a request to a handler.
-enum Outcome {
-    Start(StartAnswer),
-    Cancel(CancelAnswer),
-    /// The settings of the server do not allow it.
-    Postponed(String),
-}
 
 /// Why there is no answer.
 pub(crate) enum Failed {
@@ -49,61 +33,20 @@ pub(crate) enum Failed {
 impl Sender {
     /// Lets the handler of an operation have its request, and its run the answer.
     pub(crate) async fn call_handler(self: &Arc<Self>, run: RunKey, request: RequestRef) -> Option<bool> {
-        let taken = self.take(run, request).await?;
-        let info = &taken.current.run.info;
-        let key = WorkflowKey::new(NamespaceKey(info.namespace_key), &info.workflow_id);
-        let selector = RunSelector::run(info.run_id.clone());
-        let (is_down, noted) = match self.outcome(&taken, request).await {
-            Ok(Some(outcome)) => {
-                let is_down = outcome.is_down();
-                let note = move |run: &Run, context| match outcome {
-                    Outcome::Start(answer) => nexus::answer_start(run, context, request, answer),
-                    Outcome::Cancel(answer) => nexus::answer_cancel(run, context, request, answer),
-                    Outcome::Postponed(why) => {
-                        nexus::postpone(run, context, request, call_error(why, true), PAUSE_OF_SETTINGS)
-                    }
-                };
-                (is_down, self.runs.apply(&key, &selector, note).await)
-            }
-            // It is offered where its handlers are now.
-            Ok(None) => {
-                let give_back = move |run: &Run, context| nexus::give_back(run, context, request);
-                (None, self.runs.apply(&key, &selector, give_back).await)
-            }
-            Err(error) => (None, Err(error)),
-        };
-        match noted {
-            Ok(()) => {}
-            Err(CallError::Rejected(Rejection::NexusTaskNotFound)) => {
-                tracing::debug!("a request of a Nexus operation was over before its answer came");
-            }
-            // The run gives it up when its time is over, and repeats it.
-            Err(error) => tracing::warn!(%error, "the answer to a request of a Nexus operation was not noted"),
-        }
+        let taken = self.runs.take_request_when_possible(run, request).await?;
+        let outcome = self.outcome(&taken, request).await;
+        let is_down = outcome.as_ref().ok().and_then(is_down);
+        self.runs.end_request(&taken.current.run, request, outcome).await;
         is_down
     }
 
-    /// Takes the request; `None` if it is over or elsewhere.
-    async fn take(self: &Arc<Self>, run: RunKey, request: RequestRef) -> Option<TakenRequest> {
-        loop {
-            match self.runs.take_request(run, request).await {
-                Ok(taken) => return taken,
-                Err(error) if !error.is_temporary() || error == CallError::Moved || self.runs.is_stopping() => {
-                    tracing::debug!(%error, "a request of a Nexus operation was over before it was made");
-                    return None;
-                }
-                Err(_) => tokio::time::sleep(RETRY_DELAY).await,
-            }
-        }
-    }
-
-    /// Makes the request; `None` if the endpoint of the operation has no URL any longer.
-    async fn outcome(&self, taken: &TakenRequest, request: RequestRef) -> Result<Option<Outcome>, CallError> {
+    /// Makes the request, unless the endpoint of the operation has no URL any longer.
+    async fn outcome(&self, taken: &TakenRequest, request: RequestRef) -> Result<RequestOutcome, CallError> {
         let (operation, run) = (&taken.operation, &taken.current.run);
         let endpoint = self.runs.endpoints.find(&operation.endpoint_id, &operation.endpoint);
         let url = match endpoint.as_ref().and_then(|endpoint| endpoint.target.as_ref()) {
             Some(EndpointTarget::External(url)) => url,
-            _ => return Ok(None),
+            _ => return Ok(RequestOutcome::GivenBack),
         };
         let scheduled = self.runs.scheduled_operation(&taken.current, request.scheduled_event_id).await?;
         if let Some(endpoint) = &endpoint {
@@ -123,7 +66,7 @@ impl Sender {
             (false, None) => {
                 let why = "external endpoints need the setting nexus-callback-url: the address under which their handlers reach \
                            the HTTP port of this server";
-                return Ok(Some(Outcome::Postponed(why.to_owned())));
+                return Ok(postponed(why.to_owned()));
             }
             (false, Some(callback)) => {
                 let info = &run.info;
@@ -141,34 +84,36 @@ impl Sender {
         };
         let answer = exchange(sent, &self.settings.endpoint_targets, time).await;
         let outcome = match (answer, request.cancel) {
-            (Ok(answer), false) => Outcome::Start(start_answer_of(&answer)),
-            (Ok(answer), true) => Outcome::Cancel(cancel_answer_of(&answer)),
-            (Err(Failed::BySettings(why)), _) => Outcome::Postponed(why),
+            (Ok(answer), false) => RequestOutcome::Start(start_answer_of(&answer)),
+            (Ok(answer), true) => RequestOutcome::Cancel(cancel_answer_of(&answer)),
+            (Err(Failed::BySettings(why)), _) => postponed(why),
             (Err(Failed::Outside { why, retryable }), cancel) => {
                 let failure = call_error(why, retryable);
                 match cancel {
-                    false => Outcome::Start(StartAnswer::Error { failure, retryable }),
-                    true => Outcome::Cancel(CancelAnswer::Error { failure, retryable }),
+                    false => RequestOutcome::Start(StartAnswer::Error { failure, retryable }),
+                    true => RequestOutcome::Cancel(CancelAnswer::Error { failure, retryable }),
                 }
             }
         };
-        if outcome.is_down() == Some(true) {
+        if is_down(&outcome) == Some(true) {
             self.runs.metrics.nexus_request_failed();
         }
-        Ok(Some(outcome))
+        Ok(outcome)
     }
 }
 
-impl Outcome {
-    /// Whether the handler seems to be down; `None` if nothing is known of it.
-    fn is_down(&self) -> Option<bool> {
-        match self {
-            Self::Start(StartAnswer::Error { retryable, .. }) | Self::Cancel(CancelAnswer::Error { retryable, .. }) => {
-                Some(*retryable)
-            }
-            Self::Start(_) | Self::Cancel(_) => Some(false),
-            Self::Postponed(_) => None,
-        }
+/// The settings of the server do not allow a request.
+fn postponed(why: String) -> RequestOutcome {
+    RequestOutcome::Postponed(call_error(why, true), PAUSE_OF_SETTINGS)
+}
+
+/// Whether the handler seems to be down; `None` if nothing is known of it.
+fn is_down(outcome: &RequestOutcome) -> Option<bool> {
+    match outcome {
+        RequestOutcome::Start(StartAnswer::Error { retryable, .. })
+        | RequestOutcome::Cancel(CancelAnswer::Error { retryable, .. }) => Some(*retryable),
+        RequestOutcome::Start(_) | RequestOutcome::Cancel(_) => Some(false),
+        RequestOutcome::Postponed(..) | RequestOutcome::GivenBack => None,
     }
 }
 

@@ -32,6 +32,7 @@ mod membership;
 pub mod namespaces;
 mod nexus_requests;
 mod operation_facts;
+mod operation_token;
 pub mod options;
 mod outbox;
 pub mod placement;
@@ -70,9 +71,9 @@ pub use list_position::ListPosition;
 pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
-pub use nexus_requests::TakenRequest;
+pub use nexus_requests::{RequestOutcome, TakenRequest};
 pub use options::NodeOptions;
-pub use outbox::{CallbackOutcome, CompletionError, DueReport};
+pub use outbox::{CallbackOutcome, CompletionError, DueReport, RefusedRequest, StartedScript};
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use replayable::CompletedTaskEvents;
 pub use rules::RULES_MAX;

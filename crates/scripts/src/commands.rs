@@ -14,7 +14,8 @@ use segno_engine::{
     state::{ScriptGroup, ScriptOperation, TaskKind},
 };
 use segno_flow::interface::{
-    self, Command, ContinueAsNew, GroupEffect, IdReuse, ParentClose, ScheduleTask, StartChild, TurnResult, Wake,
+    self, Command, ContinueAsNew, GroupEffect, IdReuse, ParentClose, ScheduleNexus, ScheduleTask, StartChild,
+    TurnResult, Wake,
 };
 use segno_proto::{
     command::{
@@ -22,7 +23,8 @@ use segno_proto::{
         CompleteWorkflowExecutionCommandAttributes, ContinueAsNewWorkflowExecutionCommandAttributes,
         FailWorkflowExecutionCommandAttributes, ModifyWorkflowPropertiesCommandAttributes,
         ProtocolMessageCommandAttributes, RequestCancelActivityTaskCommandAttributes,
-        RequestCancelExternalWorkflowExecutionCommandAttributes, ScheduleActivityTaskCommandAttributes,
+        RequestCancelExternalWorkflowExecutionCommandAttributes, RequestCancelNexusOperationCommandAttributes,
+        ScheduleActivityTaskCommandAttributes, ScheduleNexusOperationCommandAttributes,
         SignalExternalWorkflowExecutionCommandAttributes, StartChildWorkflowExecutionCommandAttributes,
         StartTimerCommandAttributes, UpsertWorkflowSearchAttributesCommandAttributes, command::Attributes as A,
     },
@@ -58,15 +60,17 @@ pub(super) fn task_answer(run: &Run, turned: &mut TurnResult, flushed: usize) ->
         run,
         next_event_id: first_command_event(run) + flushed as i64,
         scheduled: BTreeMap::new(),
+        operations: BTreeMap::new(),
         answer: TaskAnswer::default(),
     };
     for command in std::mem::take(&mut turned.commands) {
         translation.add(command);
     }
-    let mut answer = translation.answer;
     let wake = &turned.wake;
+    let operations = wake.operations.iter().map(|operation| translation.operation(operation)).collect();
+    let mut answer = translation.answer;
     answer.turn.signals.clone_from(&wake.signals);
-    answer.turn.operations = wake.operations.iter().map(operation).collect();
+    answer.turn.operations = operations;
     answer.turn.groups = wake.groups.iter().map(|group| (effects(group), group.missing)).collect();
     answer.turn.signals_waiting = wake.signals_waiting.try_into().unwrap_or(u32::MAX);
     answer.turn.took_buffered = flushed > 0;
@@ -79,25 +83,6 @@ fn first_command_event(run: &Run) -> i64 {
     let owed =
         run.state().task.as_ref().is_some_and(|task| task.is_transient() || task.kind() == TaskKind::Speculative);
     run.state().next_event_id + if owed { 3 } else { 1 }
-}
-
-fn operation(operation: &interface::Operation) -> ScriptOperation {
-    ScriptOperation {
-        kind: match operation.kind {
-            interface::OperationKind::Task => OperationKind::Task,
-            interface::OperationKind::Timer => OperationKind::Timer,
-            interface::OperationKind::Child => OperationKind::Child,
-            interface::OperationKind::Send => OperationKind::Send,
-        } as i32,
-        id: operation.id.clone(),
-        wake: match operation.wake {
-            Wake::Ignored => script::IGNORED,
-            Wake::Wakes => script::WAKES,
-            Wake::Group(group) => script::FIRST_GROUP + group,
-        },
-        wakes_on_start: operation.wakes_on_start,
-        ..Default::default()
-    }
 }
 
 fn effects(group: &interface::Group) -> ScriptGroup {
@@ -113,6 +98,8 @@ struct Translation<'a> {
     next_event_id: i64,
     /// Tasks of this turn by their ids.
     scheduled: BTreeMap<String, i64>,
+    /// Nexus operations of this turn by their ids: the event, and the name.
+    operations: BTreeMap<String, (i64, String)>,
     answer: TaskAnswer,
 }
 
@@ -129,6 +116,19 @@ impl Translation<'_> {
                 let Some(scheduled_event_id) = self.scheduled_event(&id) else { return };
                 let attributes = RequestCancelActivityTaskCommandAttributes { scheduled_event_id };
                 self.push(T::RequestCancelActivityTask, A::RequestCancelActivityTaskCommandAttributes(attributes));
+            }
+            Command::ScheduleNexus(order) => {
+                let name = format!("{}.{}", order.service, order.operation);
+                self.operations.insert(order.id.clone(), (self.next_event_id, name));
+                let summary = order.summary.clone();
+                let attributes = A::ScheduleNexusOperationCommandAttributes(schedule_operation(*order));
+                self.push_with(T::ScheduleNexusOperation, attributes, &summary);
+            }
+            Command::CancelNexus { id } => {
+                let Some(scheduled_event_id) = self.operation_event(&id) else { return };
+                let attributes = RequestCancelNexusOperationCommandAttributes { scheduled_event_id };
+                let attributes = A::RequestCancelNexusOperationCommandAttributes(attributes);
+                self.push(T::RequestCancelNexusOperation, attributes);
             }
             Command::StartTimer { id, duration } => {
                 let start_to_fire_timeout = Some(nanos_duration(duration.max(1).saturating_mul(1_000_000)));
@@ -279,6 +279,43 @@ impl Translation<'_> {
         activities.iter().find(|(_, activity)| activity.activity_id == id).map(|(event, _)| *event)
     }
 
+    /// The same of a Nexus operation.
+    fn operation_event(&self, id: &str) -> Option<i64> {
+        if let Some((event, _)) = self.operations.get(id) {
+            return Some(*event);
+        }
+        let state = self.run.state();
+        let known = state.script.iter().flat_map(|script| &script.wake.operations);
+        let mut events = known
+            .filter(|operation| operation.kind() == OperationKind::Nexus && operation.id == id)
+            .map(|operation| operation.event_id);
+        events.find(|event| state.operations.contains_key(event))
+    }
+
+    fn operation(&self, operation: &interface::Operation) -> ScriptOperation {
+        let kind = match operation.kind {
+            interface::OperationKind::Task => OperationKind::Task,
+            interface::OperationKind::Timer => OperationKind::Timer,
+            interface::OperationKind::Child => OperationKind::Child,
+            interface::OperationKind::Send => OperationKind::Send,
+            interface::OperationKind::Nexus => OperationKind::Nexus,
+        };
+        let begun = self.operations.get(&operation.id).filter(|_| kind == OperationKind::Nexus);
+        let (event_id, name) = begun.cloned().unwrap_or_default();
+        ScriptOperation {
+            event_id,
+            kind: kind as i32,
+            id: operation.id.clone(),
+            wake: match operation.wake {
+                Wake::Ignored => script::IGNORED,
+                Wake::Wakes => script::WAKES,
+                Wake::Group(group) => script::FIRST_GROUP + group,
+            },
+            wakes_on_start: operation.wakes_on_start,
+            name,
+        }
+    }
+
     fn queue(&self, name: String) -> TaskQueue {
         let name = match name.is_empty() {
             false => name,
@@ -388,6 +425,19 @@ impl Translation<'_> {
             inherit_build_id: next.same_version,
             ..Default::default()
         }
+    }
+}
+
+fn schedule_operation(order: ScheduleNexus) -> ScheduleNexusOperationCommandAttributes {
+    ScheduleNexusOperationCommandAttributes {
+        endpoint: order.endpoint,
+        service: order.service,
+        operation: order.operation,
+        input: order.input.map(wire_payload),
+        schedule_to_close_timeout: duration(order.schedule_to_close),
+        nexus_header: order.headers.into_iter().collect(),
+        schedule_to_start_timeout: duration(order.schedule_to_start),
+        start_to_close_timeout: duration(order.start_to_close),
     }
 }
 

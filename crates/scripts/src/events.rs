@@ -145,6 +145,7 @@ fn start(
 fn end_of(operation: &ScriptOperation, attributes: &A) -> Option<EventKind> {
     let id = operation.id.clone();
     let task = |end| Some(EventKind::TaskEnded { id: operation.id.clone(), end });
+    let nexus = |end| Some(EventKind::NexusEnded { id: operation.id.clone(), end });
     let child = |end| Some(EventKind::ChildEnded { workflow_id: operation.id.clone(), end });
     match attributes {
         A::ActivityTaskCompletedEventAttributes(a) => task(Ok(payloads(a.result.clone()))),
@@ -158,6 +159,10 @@ fn end_of(operation: &ScriptOperation, attributes: &A) -> Option<EventKind> {
             let cause = canceled(a.details.clone());
             task(Err(of_task(operation, a.started_event_id, &a.identity, 0, Some(&cause))))
         }
+        A::NexusOperationCompletedEventAttributes(a) => nexus(Ok(a.result.iter().map(payload).collect())),
+        A::NexusOperationFailedEventAttributes(a) => nexus(Err(outermost(a.failure.as_ref()))),
+        A::NexusOperationCanceledEventAttributes(a) => nexus(Err(outermost(a.failure.as_ref()))),
+        A::NexusOperationTimedOutEventAttributes(a) => nexus(Err(outermost(a.failure.as_ref()))),
         A::TimerFiredEventAttributes(_) => Some(EventKind::TimerFired { id }),
         A::StartChildWorkflowExecutionFailedEventAttributes(a) => {
             let reason = match a.cause() {
@@ -221,6 +226,11 @@ fn canceled(details: Option<Payloads>) -> WireFailure {
         failure_info: Some(FailureInfo::CanceledFailureInfo(info)),
         ..Default::default()
     }
+}
+
+/// The failure of an event that has the whole of it.
+fn outermost(wire: Option<&WireFailure>) -> Failure {
+    wire.map(failure).unwrap_or_default()
 }
 
 fn of_task(

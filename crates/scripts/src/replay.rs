@@ -2,6 +2,8 @@
 //!
 //! A run never needs this to go on. It serves resets, states of the past, and the test that history and state agree.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use segno_engine::{
     Run, Shared,
@@ -9,7 +11,7 @@ use segno_engine::{
     script::{OperationKind, WAKES},
     state::{Script, ScriptOperation, ScriptWakeSet},
 };
-use segno_flow::interface::{Event, EventKind, Limits, TurnResult, Unpaced};
+use segno_flow::interface::{Command, Event, EventKind, Limits, TurnResult, Unpaced};
 use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
     timestamp_nanos,
@@ -141,8 +143,9 @@ pub(super) fn replay(
     }
     let mut replayed: Option<TurnResult> = None;
     let mut taken = 0;
+    let mut called = VecDeque::new();
     for (place, event) in history.iter().enumerate() {
-        if let Some(operation) = begun(event) {
+        if let Some(operation) = begun(event, &mut called) {
             known.wake.operations.push(operation);
         }
         let Some(A::WorkflowTaskCompletedEventAttributes(completed)) = &event.attributes else { continue };
@@ -161,6 +164,10 @@ pub(super) fn replay(
         let turned = segno_flow::turn(&version.code, state, &input, limits, &mut Unpaced).map_err(|error| {
             CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
         })?;
+        called.extend(turned.commands.iter().filter_map(|command| match command {
+            Command::ScheduleNexus(order) => Some(order.id.clone()),
+            _ => None,
+        }));
         turns += 1;
         taken = place;
         replayed = Some(turned);
@@ -214,12 +221,16 @@ fn accepted(after: &[&HistoryEvent], time: i64) -> Vec<Event> {
     updates
 }
 
-/// The operation that an event begins.
-fn begun(event: &HistoryEvent) -> Option<ScriptOperation> {
+/// The operation that an event begins. `called` are the ids of Nexus operations whose events come next, in their order:
+/// history does not have them.
+fn begun(event: &HistoryEvent, called: &mut VecDeque<String>) -> Option<ScriptOperation> {
     let (kind, id, name) = match event.attributes.as_ref()? {
         A::ActivityTaskScheduledEventAttributes(a) => {
             let name = a.activity_type.as_ref().map(|kind| kind.name.clone());
             (OperationKind::Task, a.activity_id.clone(), name.unwrap_or_default())
+        }
+        A::NexusOperationScheduledEventAttributes(a) => {
+            (OperationKind::Nexus, called.pop_front()?, format!("{}.{}", a.service, a.operation))
         }
         A::TimerStartedEventAttributes(a) => (OperationKind::Timer, a.timer_id.clone(), String::new()),
         A::StartChildWorkflowExecutionInitiatedEventAttributes(a) => {

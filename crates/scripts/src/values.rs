@@ -9,8 +9,8 @@ use segno_proto::{
     enums::TimeoutType,
     failure::{
         ActivityFailureInfo, ApplicationFailureInfo, CanceledFailureInfo, ChildWorkflowExecutionFailureInfo,
-        Failure as WireFailure, ResetWorkflowFailureInfo, ServerFailureInfo, TerminatedFailureInfo, TimeoutFailureInfo,
-        failure::FailureInfo as WireInfo,
+        Failure as WireFailure, NexusHandlerFailureInfo, NexusOperationFailureInfo, ResetWorkflowFailureInfo,
+        ServerFailureInfo, TerminatedFailureInfo, TimeoutFailureInfo, failure::FailureInfo as WireInfo,
     },
 };
 
@@ -101,7 +101,16 @@ fn info(wire: &WireInfo) -> FailureInfo {
                 retry_state: info.retry_state,
             }
         }
-        _ => FailureInfo::None,
+        WireInfo::NexusOperationExecutionFailureInfo(info) => FailureInfo::Nexus {
+            scheduled_event_id: info.scheduled_event_id,
+            endpoint: info.endpoint.clone(),
+            service: info.service.clone(),
+            operation: info.operation.clone(),
+            token: info.operation_token.clone(),
+        },
+        WireInfo::NexusHandlerFailureInfo(info) => {
+            FailureInfo::NexusHandler { kind: info.r#type.clone(), retry_behavior: info.retry_behavior }
+        }
     }
 }
 
@@ -178,5 +187,18 @@ fn wire_info(info: FailureInfo) -> Option<WireInfo> {
             started_event_id,
             retry_state,
         }),
+        FailureInfo::Nexus { scheduled_event_id, endpoint, service, operation, token } => {
+            WireInfo::NexusOperationExecutionFailureInfo(NexusOperationFailureInfo {
+                scheduled_event_id,
+                endpoint,
+                service,
+                operation,
+                operation_token: token,
+                ..Default::default()
+            })
+        }
+        FailureInfo::NexusHandler { kind, retry_behavior } => {
+            WireInfo::NexusHandlerFailureInfo(NexusHandlerFailureInfo { r#type: kind, retry_behavior })
+        }
     })
 }

@@ -42,6 +42,7 @@ pub(crate) fn events() -> Vec<Event> {
         EventKind::Signaled { name: "s".to_owned(), input: vec![json("1")] },
         EventKind::TimerFired { id: "timer-1".to_owned() },
         EventKind::TaskEnded { id: "task-1".to_owned(), end: Ok(vec![json("[1, {\"a\": null}]")]) },
+        EventKind::NexusEnded { id: "nexus-1".to_owned(), end: Ok(vec![json("{}")]) },
         EventKind::Update { id: "u".to_owned(), name: "u".to_owned(), input: vec![json("9")] },
         EventKind::CancelRequested { reason: "why".to_owned() },
     ];

@@ -25,7 +25,7 @@ pub struct OutboxMessage {
     #[prost(string, tag = "3")]
     pub sender_namespace: String,
     /// The content.
-    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14, 30, 31, 32, 33")]
+    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14, 30, 31, 32, 33, 34")]
     pub content: Option<Content>,
 }
 
@@ -61,6 +61,10 @@ pub enum Content {
     /// Tell a Nexus operation how the workflow closed that stands for it.
     #[prost(message, tag = "33")]
     Callback(CallbackDue),
+    /// Start the workflow of a script that is the handler of a Nexus operation. Such a message is never stored: the operation, or the
+    /// caller outside, makes the request again.
+    #[prost(message, tag = "34")]
+    StartOperation(StartOperation),
 }
 
 /// See [`Content::StartChild`].
@@ -238,6 +242,29 @@ pub struct CallbackDue {
     /// The report for the receiver. It is read from the sender when the message is delivered, and not stored with it.
     #[prost(message, optional, tag = "2")]
     pub report: Option<CallbackReport>,
+}
+
+/// See [`Content::StartOperation`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StartOperation {
+    /// The namespace of the script.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// The script, by its name.
+    #[prost(string, tag = "2")]
+    pub script: String,
+    /// Its input.
+    #[prost(message, optional, tag = "3")]
+    pub input: Option<Payload>,
+    /// By which a repeated request is recognised.
+    #[prost(string, tag = "4")]
+    pub request_id: String,
+    /// Reports the end of the workflow.
+    #[prost(message, optional, tag = "5")]
+    pub callback: Option<Callback>,
+    /// Links of the workflow's first event, if there is no callback that has them.
+    #[prost(message, repeated, tag = "6")]
+    pub links: Vec<Link>,
 }
 
 /// The end of a workflow, as its callback reports it.

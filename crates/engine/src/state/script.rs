@@ -29,6 +29,8 @@ pub enum OperationKind {
     Child = 2,
     /// A signal or cancel request to another workflow.
     Send = 3,
+    /// A Nexus operation.
+    Nexus = 4,
 }
 
 /// The engine's record of a run that is a script.
@@ -92,7 +94,7 @@ pub struct ScriptCheckpoint {
     /// Whether the run as it was then is stored with it.
     #[prost(bool, tag = "3")]
     pub has_run: bool,
-    /// The first scheduled event of an activity that was pending then; 0 if none was.
+    /// The first scheduled event of an activity or a Nexus operation that was pending then; 0 if none was.
     #[prost(int64, tag = "4")]
     pub needed_event_id: i64,
 }
@@ -129,7 +131,7 @@ pub struct ScriptOperation {
     /// Whether the start of a child makes a turn necessary.
     #[prost(bool, tag = "5")]
     pub wakes_on_start: bool,
-    /// The type of the activity or child.
+    /// The type of the activity or child; of a Nexus operation service and operation.
     #[prost(string, tag = "6")]
     pub name: String,
 }

@@ -32,8 +32,8 @@ impl Checker<'_> {
         match self.kind {
             FileKind::Script | FileKind::Any => !function.signature().test_only,
             FileKind::Test => {
-                !matches!(function, Function::TaskRun | Function::TaskDefaults | Function::WaitForSignal)
-                    && !function.signature().name.starts_with("Workflow.")
+                let starts = [Function::TaskRun, Function::TaskDefaults, Function::WaitForSignal, Function::NexusCall];
+                !starts.contains(&function) && !function.signature().name.starts_with("Workflow.")
             }
         }
     }
@@ -303,7 +303,7 @@ impl Checker<'_> {
     /// An argument that must be a function: an arrow, or the name of a function.
     fn function_argument(&mut self, signature: &'static Signature, argument: &Expr) -> hir::Argument {
         let span = argument.span;
-        let plays = matches!(signature.name, "mock" | "mockWorkflow");
+        let plays = matches!(signature.name, "mock" | "mockNexus" | "mockWorkflow");
         let id = match &argument.bare().kind {
             ExprKind::Arrow(arrow) => {
                 let decides =
@@ -354,7 +354,7 @@ impl Checker<'_> {
         }
         let given = match signature.name {
             "reduce" => 3,
-            "mock" | "mockWorkflow" => ANY,
+            "mock" | "mockNexus" | "mockWorkflow" => ANY,
             _ => 2,
         };
         if least > given {

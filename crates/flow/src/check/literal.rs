@@ -149,6 +149,10 @@ impl Checker<'_> {
                 ExprKind::List(items) if items.iter().all(may_be_text) => return,
                 _ => "a list of strings is needed".to_owned(),
             },
+            OptionType::Headers => match &value.kind {
+                ExprKind::Object(items) if items.iter().all(may_be_header) => return,
+                _ => "an object of strings is needed".to_owned(),
+            },
             OptionType::Retry => match &value.kind {
                 ExprKind::Bool(false) => return,
                 ExprKind::Int(number) if (0..=i64::from(i32::MAX)).contains(number) => return,
@@ -182,11 +186,20 @@ fn is_literal(expr: &Expr) -> bool {
 fn may_be_text(item: &ListItem) -> bool {
     match item {
         ListItem::Spread(_) => true,
-        ListItem::Item(item) => {
-            let item = item.bare();
-            !is_literal(item) || matches!(item.kind, ExprKind::Str(_) | ExprKind::Template(_))
-        }
+        ListItem::Item(item) => may_be_string(item),
     }
+}
+
+fn may_be_header(item: &ObjectItem) -> bool {
+    match item {
+        ObjectItem::Spread(_) | ObjectItem::Short(_) => true,
+        ObjectItem::Field(_, value) | ObjectItem::Computed(_, value) => may_be_string(value),
+    }
+}
+
+fn may_be_string(value: &Expr) -> bool {
+    let value = value.bare();
+    !is_literal(value) || matches!(value.kind, ExprKind::Str(_) | ExprKind::Template(_))
 }
 
 /// Whether a number of seconds is a duration.

@@ -5,7 +5,7 @@
 //! - A function of the library that only test files have is a call of [`TestHost::call`].
 //! - [`Answer::Promise`] makes a promise with that id, without a command. An event
 //!   [`TaskEnded`](crate::interface::EventKind::TaskEnded) ends it; the error of a failure keeps its own `source`.
-//! - `mock(name, fn)` and `mockWorkflow(name, fn)` keep the closure under [`mock_key`]. An event
+//! - `mock(name, fn)`, `mockNexus(name, fn)` and `mockWorkflow(name, fn)` keep the closure under [`mock_key`]. An event
 //!   [`Update`](crate::interface::EventKind::Update) with that name calls it as async code of its own, as the handler of an
 //!   update is called: its end is the command [`EndUpdate`](crate::interface::Command::EndUpdate).
 
@@ -20,7 +20,7 @@ pub(crate) enum Answer {
     Promise(String),
 }
 
-/// Carries out the functions that only test files have. For `mock` and `mockWorkflow` the arguments are without the
+/// Carries out the functions that only test files have. For `mock` and its kin the arguments are without the
 /// function.
 pub(crate) trait TestHost {
     /// Calls a function. The error is an error object without a stack.
@@ -30,6 +30,7 @@ pub(crate) trait TestHost {
 /// The name under which the machine keeps a mock.
 pub(crate) fn mock_key(function: Function, name: &str) -> String {
     match function {
+        Function::MockNexus => format!("nexus {name}"),
         Function::MockWorkflow => format!("workflow {name}"),
         _ => format!("task {name}"),
     }

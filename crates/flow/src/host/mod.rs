@@ -6,6 +6,7 @@
 //! events grouped differently ([`verify`]): a difference is a defect of Segno and is reported as such.
 
 pub(crate) mod hook;
+mod operation;
 mod prepare;
 mod report;
 mod run;

@@ -74,9 +74,9 @@ pub(super) fn of_failure(failure: &Failure) -> String {
 
 /// The message that says most: wrappers say only that something failed.
 fn innermost(failure: &Failure) -> &str {
-    use crate::interface::FailureInfo::{Activity, Child};
+    use crate::interface::FailureInfo::{Activity, Child, Nexus};
     match (&failure.info, &failure.cause) {
-        (Activity { .. } | Child { .. }, Some(cause)) => innermost(cause),
+        (Activity { .. } | Child { .. } | Nexus { .. }, Some(cause)) => innermost(cause),
         _ => &failure.message,
     }
 }

@@ -6,6 +6,7 @@ use crate::interface::{
     Command, End, Event, Failure, FailureInfo, LogLine, ParentClose, RetryPolicy, Start, TimeoutKind, WakeSet,
 };
 
+use super::operation::Operation;
 use super::task::{Task, canceled};
 
 /// How a run stands.
@@ -79,6 +80,7 @@ pub(super) struct Run {
     /// Pending timers, with their numbers on the agenda.
     pub timers: BTreeMap<String, u64>,
     pub tasks: BTreeMap<String, Task>,
+    pub operations: BTreeMap<String, Operation>,
     pub log: Vec<LogLine>,
 }
 
@@ -98,6 +100,7 @@ impl Run {
             turns: Vec::new(),
             timers: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            operations: BTreeMap::new(),
             log: Vec::new(),
         }
     }

@@ -47,7 +47,7 @@ impl HostCall<'_> {
     fn call(&mut self, function: Function, arguments: &[Value]) -> Result<Answer, Value> {
         let first = arguments.first().unwrap_or(&Value::Null);
         let value = match function {
-            Function::Mock | Function::MockWorkflow => {
+            Function::Mock | Function::MockNexus | Function::MockWorkflow => {
                 let name = self.name(function, first)?;
                 self.world.add_mock(function, &name);
                 Value::Null

@@ -128,6 +128,8 @@ fn asks_for(command: &Command, event: &EventKind) -> bool {
     match (command, event) {
         (Command::ScheduleTask(order), EventKind::TaskEnded { id, .. }) => order.id == *id,
         (Command::CancelTask { id: asked }, EventKind::TaskEnded { id, .. }) => asked == id,
+        (Command::ScheduleNexus(order), EventKind::NexusEnded { id, .. }) => order.id == *id,
+        (Command::CancelNexus { id: asked }, EventKind::NexusEnded { id, .. }) => asked == id,
         (Command::StartTimer { id: asked, .. }, EventKind::TimerFired { id }) => asked == id,
         (
             Command::StartChild(order),
@@ -166,6 +168,7 @@ fn withdraws(command: &Command, made: &Command) -> bool {
     match (command, made) {
         (Command::CancelTimer { id }, Command::StartTimer { id: made, .. }) => id == made,
         (Command::CancelTask { id }, Command::ScheduleTask(order)) => order.id == *id,
+        (Command::CancelNexus { id }, Command::ScheduleNexus(order)) => order.id == *id,
         (Command::CancelChild { workflow_id, .. }, Command::StartChild(order)) => order.workflow_id == *workflow_id,
         _ => false,
     }

@@ -17,6 +17,7 @@ pub(super) fn wakes(set: &mut WakeSet, event: &EventKind) -> bool {
             });
         }
         EventKind::TaskEnded { id, end } => (OperationKind::Task, id, end.is_err()),
+        EventKind::NexusEnded { id, end } => (OperationKind::Nexus, id, end.is_err()),
         EventKind::TimerFired { id } => (OperationKind::Timer, id, false),
         EventKind::ChildNotStarted { workflow_id, .. } => (OperationKind::Child, workflow_id, true),
         EventKind::ChildEnded { workflow_id, end } => (OperationKind::Child, workflow_id, end.is_err()),

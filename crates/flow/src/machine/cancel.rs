@@ -58,7 +58,9 @@ impl Machine<'_> {
     fn interrupt_all(&mut self, numbers: &[u32], reason: &Arc<str>) {
         let for_code = self.leads_to(|promise| matches!(promise.kind, PromiseKind::Code(_)));
         let protected = self.leads_to(|promise| match promise.kind {
-            PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. } => on_cancel != OnCancel::Try,
+            PromiseKind::Task { on_cancel, .. }
+            | PromiseKind::Nexus { on_cancel, .. }
+            | PromiseKind::Child { on_cancel, .. } => on_cancel != OnCancel::Try,
             _ => false,
         });
         // Through these an error can arrive.
@@ -137,25 +139,32 @@ impl Machine<'_> {
         found
     }
 
-    /// What a pending task or child does when it is canceled.
+    /// What a pending task, Nexus operation or child does when it is canceled.
     fn on_cancel(&self, number: u32) -> Option<OnCancel> {
         match self.promises.get(&number)? {
             Promise {
                 end: None,
-                kind: PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. },
+                kind:
+                    PromiseKind::Task { on_cancel, .. }
+                    | PromiseKind::Nexus { on_cancel, .. }
+                    | PromiseKind::Child { on_cancel, .. },
                 ..
             } => Some(*on_cancel),
             _ => None,
         }
     }
 
-    /// Asks the server to cancel a task or child, once.
+    /// Asks the server to cancel a task, Nexus operation or child, once.
     fn ask_to_cancel(&mut self, number: u32, reason: &str) {
         let Some(promise) = self.promises.get_mut(&number) else { return };
         let (kind, command) = match &mut promise.kind {
             PromiseKind::Task { is_asked, .. } if !*is_asked => {
                 *is_asked = true;
                 (OperationKind::Task, Command::CancelTask { id: promise.id.to_string() })
+            }
+            PromiseKind::Nexus { is_asked, .. } if !*is_asked => {
+                *is_asked = true;
+                (OperationKind::Nexus, Command::CancelNexus { id: promise.id.to_string() })
             }
             PromiseKind::Child { is_asked, .. } if !*is_asked => {
                 *is_asked = true;
@@ -169,11 +178,12 @@ impl Machine<'_> {
         self.cancels.insert((kind, id), place);
     }
 
-    /// Ends a task or child that is not waited for until the server says so.
+    /// Ends a task, Nexus operation or child that is not waited for until the server says so.
     fn fail_canceled(&mut self, number: u32, reason: &str) {
         let Some(promise) = self.promises.get(&number) else { return };
         let (kind, operation, name) = match &promise.kind {
             PromiseKind::Task { name, .. } => ("task", OperationKind::Task, name),
+            PromiseKind::Nexus { name, .. } => ("nexus", OperationKind::Nexus, name),
             PromiseKind::Child { name, .. } => ("workflow", OperationKind::Child, name),
             _ => return,
         };
@@ -203,7 +213,9 @@ impl Machine<'_> {
                 let error = self.canceled(reason);
                 self.end(number, Err(error));
             }
-            PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. } => {
+            PromiseKind::Task { on_cancel, .. }
+            | PromiseKind::Nexus { on_cancel, .. }
+            | PromiseKind::Child { on_cancel, .. } => {
                 let on_cancel = *on_cancel;
                 self.ask_to_cancel(number, reason);
                 if on_cancel != OnCancel::Wait {
@@ -305,7 +317,9 @@ impl Machine<'_> {
             let Some(promise) = self.promises.get(&number).filter(|promise| promise.end.is_none()) else { continue };
             match &promise.kind {
                 PromiseKind::Code(_) => codes.push(number),
-                PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. } => {
+                PromiseKind::Task { on_cancel, .. }
+                | PromiseKind::Nexus { on_cancel, .. }
+                | PromiseKind::Child { on_cancel, .. } => {
                     is_protected |= *on_cancel != OnCancel::Try;
                 }
                 PromiseKind::Combination(combination) => {

@@ -82,6 +82,10 @@ impl Machine<'_> {
             }
             EventKind::Update { id, name, input } => self.update(id, name, input),
             EventKind::TaskEnded { id, end } => self.task_ended(id, end),
+            EventKind::NexusEnded { id, end } => {
+                self.nexus_ended(id, end);
+                Ok(())
+            }
             EventKind::TimerFired { id } => {
                 if let Some(number) = self.operation(OperationKind::Timer, id) {
                     self.timer_fired(number);
@@ -110,7 +114,7 @@ impl Machine<'_> {
     }
 
     /// The pending operation with this id. A request to cancel what has ended meanwhile is dropped.
-    fn operation(&mut self, kind: OperationKind, id: &str) -> Option<u32> {
+    pub(super) fn operation(&mut self, kind: OperationKind, id: &str) -> Option<u32> {
         let key = (kind, Arc::from(id));
         self.lingering.remove(&key);
         if let Some(command) = self.cancels.remove(&key).and_then(|place| self.commands.get_mut(place)) {
@@ -405,8 +409,8 @@ pub(super) fn arguments(input: &[Payload]) -> Vec<Value> {
     input.iter().cloned().map(pure::payload::argument).collect()
 }
 
-/// The outcome of a task or child: kind, name and id.
-fn outcome(end: &End, source: Option<(&str, &str, &str)>) -> Outcome {
+/// The outcome of a task, Nexus operation or child: kind, name and id.
+pub(super) fn outcome(end: &End, source: Option<(&str, &str, &str)>) -> Outcome {
     match end {
         Ok(payloads) => pure::payload::result(payloads).map_err(|why| {
             let name = source.map_or("", |(_, name, _)| name);

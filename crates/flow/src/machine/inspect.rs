@@ -239,9 +239,10 @@ impl Machine<'_> {
         let (kind, name, due) = match &promise.kind {
             PromiseKind::Timer { owner: Some(_), .. } => return None,
             PromiseKind::Timer { due, .. } => ("timer".to_owned(), "", Some(*due)),
-            PromiseKind::Task { name, .. } | PromiseKind::Child { name, .. } | PromiseKind::Send { name } => {
-                (promise.operation().map_or("", kind_name).to_owned(), &**name, None)
-            }
+            PromiseKind::Task { name, .. }
+            | PromiseKind::Nexus { name, .. }
+            | PromiseKind::Child { name, .. }
+            | PromiseKind::Send { name } => (promise.operation().map_or("", kind_name).to_owned(), &**name, None),
             PromiseKind::Signal { name, timer, .. } => ("signal".to_owned(), &**name, due_of(timer)),
             PromiseKind::Condition { timer, .. } => ("until".to_owned(), "", due_of(timer)),
             PromiseKind::Code(coroutine) if coroutine.role == Role::Call => ("call".to_owned(), "", None),

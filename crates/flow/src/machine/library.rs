@@ -108,6 +108,7 @@ impl Machine<'_> {
                 self.combine(function, arguments)
             }
             Function::WaitForSignal => self.wait_for_signal(arguments),
+            Function::NexusCall => self.nexus_call(arguments),
             Function::WorkflowRun | Function::WorkflowStart => self.child(function, arguments),
             Function::WorkflowSignal => self.send_signal(arguments),
             Function::WorkflowCancel => self.send_cancel(arguments),

@@ -89,6 +89,7 @@ impl<'a> Machine<'a> {
                 1 => OperationKind::Timer,
                 2 => OperationKind::Child,
                 3 => OperationKind::Send,
+                4 => OperationKind::Nexus,
                 _ => return Err("there is no such operation"),
             };
             self.lingering.insert((kind, input.shared()?));
@@ -287,6 +288,7 @@ impl<'a> Machine<'a> {
             }
             10 => PromiseKind::Combination(Box::new(self.read_combination(loader)?)),
             11 => PromiseKind::Host,
+            12 => PromiseKind::Nexus { name: input.shared()?, on_cancel: on_cancel(input)?, is_asked: input.flag()? },
             _ => return Err("there is no such kind of promise"),
         })
     }

@@ -13,6 +13,7 @@ mod iterate;
 mod library;
 mod load;
 mod migrate;
+mod nexus;
 mod path;
 mod promise;
 mod query;
@@ -67,13 +68,16 @@ enum Counter {
     Timeout,
     Signal,
     Until,
+    Nexus,
 }
 
-const COUNTERS: usize = 13;
+const COUNTERS: usize = 14;
 
 /// Ids begin with these, in the order of [`Counter`].
-const PREFIXES: [&str; COUNTERS] =
-    ["task", "timer", "child", "send", "call", "all", "any", "race", "settle", "map", "timeout", "signal", "until"];
+const PREFIXES: [&str; COUNTERS] = [
+    "task", "timer", "child", "send", "call", "all", "any", "race", "settle", "map", "timeout", "signal", "until",
+    "nexus",
+];
 
 /// Code that can go on.
 enum ReadyStep {
@@ -128,7 +132,7 @@ pub(crate) struct Machine<'a> {
 
     // Found from what is stored.
     operations: BTreeMap<(OperationKind, Arc<str>), u32>,
-    pending: [usize; 4],
+    pending: [usize; 5],
     pending_calls: usize,
     signal_waits: BTreeMap<Arc<str>, BTreeSet<u32>>,
     conditions: BTreeSet<u32>,
@@ -202,7 +206,7 @@ impl<'a> Machine<'a> {
             details: None,
             lingering: BTreeSet::new(),
             operations: BTreeMap::new(),
-            pending: [0; 4],
+            pending: [0; 5],
             pending_calls: 0,
             signal_waits: BTreeMap::new(),
             conditions: BTreeSet::new(),

@@ -15,7 +15,7 @@ use super::combine::Combination;
 use super::frame::{Closure, Fatal, Fiber};
 use super::{Machine, error_type};
 
-/// What is asked of a task or child when its run, or its promise, is canceled.
+/// What is asked of a task, Nexus operation or child when its run, or its promise, is canceled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum OnCancel {
     #[default]
@@ -65,6 +65,12 @@ pub(super) struct PromiseEnd {
 /// What a promise stands for.
 pub(super) enum PromiseKind {
     Task {
+        name: Arc<str>,
+        on_cancel: OnCancel,
+        is_asked: bool,
+    },
+    /// `name`: service and operation, with a dot between them.
+    Nexus {
         name: Arc<str>,
         on_cancel: OnCancel,
         is_asked: bool,
@@ -141,6 +147,7 @@ impl Promise {
             PromiseKind::Timer { .. } => Some(OperationKind::Timer),
             PromiseKind::Child { .. } => Some(OperationKind::Child),
             PromiseKind::Send { .. } => Some(OperationKind::Send),
+            PromiseKind::Nexus { .. } => Some(OperationKind::Nexus),
             _ => None,
         }
     }

@@ -154,6 +154,12 @@ impl Machine<'_> {
                 save_combination(saver, combination);
             }
             PromiseKind::Host => saver.out.byte(11),
+            PromiseKind::Nexus { name, on_cancel, is_asked } => {
+                saver.out.byte(12);
+                saver.out.text(name);
+                saver.out.byte(on_cancel_number(*on_cancel));
+                saver.out.flag(*is_asked);
+            }
         }
         saver.out.count(promise.waiters.len());
         promise.waiters.iter().for_each(|waiter| saver.out.number(*waiter));
@@ -224,6 +230,7 @@ pub(super) fn operation(kind: OperationKind) -> u8 {
         OperationKind::Timer => 1,
         OperationKind::Child => 2,
         OperationKind::Send => 3,
+        OperationKind::Nexus => 4,
     }
 }
 

@@ -26,6 +26,7 @@ impl Machine<'_> {
             OperationKind::Timer => "timers",
             OperationKind::Child => "children",
             OperationKind::Send => "sends",
+            OperationKind::Nexus => "Nexus operations",
         };
         Err(LanguageError::new(Kind::Limit, format!("limit of {} pending {words} reached", self.limits.pending)))
     }
@@ -36,8 +37,8 @@ impl Machine<'_> {
 
     /// Refuses an id that something pending has.
     pub(super) fn free_id(&self, function: &str, id: &Arc<str>) -> Result<(), LanguageError> {
-        let kinds = [OperationKind::Task, OperationKind::Timer, OperationKind::Child, OperationKind::Send];
-        let is_taken = kinds.into_iter().any(|kind| {
+        use OperationKind::{Child, Nexus, Send, Task, Timer};
+        let is_taken = [Task, Timer, Child, Send, Nexus].into_iter().any(|kind| {
             let key = (kind, id.clone());
             self.operations.contains_key(&key) || self.lingering.contains(&key)
         });

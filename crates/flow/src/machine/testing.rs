@@ -19,7 +19,7 @@ use super::promise::{PromiseKind, Role};
 /// The host of a test, and what it has in the machine.
 pub(super) struct Testing<'a> {
     host: &'a mut dyn TestHost,
-    /// Functions given to `mock` and `mockWorkflow`, by [`mock_key`].
+    /// Functions given to `mock`, `mockNexus` and `mockWorkflow`, by [`mock_key`].
     mocks: BTreeMap<String, Closure>,
     /// Pending promises that the host ends, by id.
     promises: BTreeMap<String, u32>,

@@ -265,6 +265,19 @@ impl Saver {
                 out.signed(*started_event_id);
                 out.signed(i64::from(*retry_state));
             }
+            FailureInfo::Nexus { scheduled_event_id, endpoint, service, operation, token } => {
+                out.byte(9);
+                out.signed(*scheduled_event_id);
+                out.text(endpoint);
+                out.text(service);
+                out.text(operation);
+                out.text(token);
+            }
+            FailureInfo::NexusHandler { kind, retry_behavior } => {
+                out.byte(10);
+                out.text(kind);
+                out.signed(i64::from(*retry_behavior));
+            }
         }
         match &failure.cause {
             None => self.out.flag(false),
@@ -422,7 +435,7 @@ impl<'b> Loader<'b> {
         let input = &mut self.input;
         let (message, source, stack_trace) = (input.string()?, input.string()?, input.string()?);
         let encoded = if input.flag()? { Some(Arc::from(input.blob()?)) } else { None };
-        let state = |input: &mut Reader<'_>| i32::try_from(input.signed()?).map_err(|_| "a retry state is too large");
+        let small = |input: &mut Reader<'_>| i32::try_from(input.signed()?).map_err(|_| "a number is too large");
         let info = match input.byte()? {
             0 => FailureInfo::None,
             1 => FailureInfo::Application {
@@ -451,7 +464,7 @@ impl<'b> Loader<'b> {
                 scheduled_event_id: input.signed()?,
                 started_event_id: input.signed()?,
                 identity: input.string()?,
-                retry_state: state(input)?,
+                retry_state: small(input)?,
             },
             8 => FailureInfo::Child {
                 namespace: input.string()?,
@@ -460,8 +473,16 @@ impl<'b> Loader<'b> {
                 name: input.string()?,
                 initiated_event_id: input.signed()?,
                 started_event_id: input.signed()?,
-                retry_state: state(input)?,
+                retry_state: small(input)?,
             },
+            9 => FailureInfo::Nexus {
+                scheduled_event_id: input.signed()?,
+                endpoint: input.string()?,
+                service: input.string()?,
+                operation: input.string()?,
+                token: input.string()?,
+            },
+            10 => FailureInfo::NexusHandler { kind: input.string()?, retry_behavior: small(input)? },
             _ => return Err("a failure has no such kind"),
         };
         let cause = if input.flag()? { Some(Box::new(self.failure(depth + 1)?)) } else { None };

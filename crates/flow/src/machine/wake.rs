@@ -120,7 +120,7 @@ impl Machine<'_> {
                 continue;
             }
             let is_plain = match entry.kind {
-                PromiseKind::Task { .. } | PromiseKind::Send { .. } => true,
+                PromiseKind::Task { .. } | PromiseKind::Nexus { .. } | PromiseKind::Send { .. } => true,
                 PromiseKind::Timer { owner, .. } => owner.is_none(),
                 PromiseKind::Child { start_only, .. } => !start_only,
                 _ => false,
@@ -187,5 +187,6 @@ pub(super) const fn kind_name(kind: OperationKind) -> &'static str {
         OperationKind::Timer => "timer",
         OperationKind::Child => "workflow",
         OperationKind::Send => "send",
+        OperationKind::Nexus => "nexus",
     }
 }

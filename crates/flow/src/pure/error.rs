@@ -130,10 +130,15 @@ pub fn from_failure(failure: &Failure, source: Option<(&str, &str, &str)>) -> Va
 }
 
 fn from_failure_within(failure: &Failure, source: Option<(&str, &str, &str)>, causes_left: usize) -> Value {
+    let operation_name;
     let wrapper = match &failure.info {
         FailureInfo::Activity { id, name, .. } => Some(("task", name.as_str(), id.as_str(), "TaskFailed")),
         FailureInfo::Child { workflow_id, name, .. } => {
             Some(("workflow", name.as_str(), workflow_id.as_str(), "WorkflowFailed"))
+        }
+        FailureInfo::Nexus { service, operation, .. } => {
+            operation_name = format!("{service}.{operation}");
+            Some(("nexus", operation_name.as_str(), "", "OperationFailed"))
         }
         _ => None,
     };
@@ -159,7 +164,15 @@ fn from_failure_within(failure: &Failure, source: Option<(&str, &str, &str)>, ca
         FailureInfo::Terminated => ("Terminated", message, Value::Null, false),
         FailureInfo::Server { non_retryable } => ("ServerError", message, Value::Null, !non_retryable),
         FailureInfo::Reset { .. } => ("Reset", message, Value::Null, true),
-        FailureInfo::None | FailureInfo::Activity { .. } | FailureInfo::Child { .. } => {
+        FailureInfo::NexusHandler { kind, .. } => {
+            let kind = if kind.is_empty() { "HandlerError" } else { kind.as_str() };
+            // In the older form of these errors only the cause has a message.
+            let of_cause = failure.cause.as_ref().filter(|_| message.is_empty());
+            let message = of_cause.map_or(message, |cause| cause.message.as_str());
+            // The server repeats what may be repeated.
+            (kind, message, Value::Null, false)
+        }
+        FailureInfo::None | FailureInfo::Activity { .. } | FailureInfo::Child { .. } | FailureInfo::Nexus { .. } => {
             ("Error", message, Value::Null, true)
         }
     };
@@ -216,7 +229,11 @@ fn to_failure_within(error: &Value, causes_left: usize) -> Failure {
     if let Some(origin) = object.origin() {
         let mut failure = Failure::clone(origin);
         // What a worker says of where it failed is in the cause.
-        if matches!(failure.info, FailureInfo::Activity { .. } | FailureInfo::Child { .. }) {
+        let is_wrapper = matches!(
+            failure.info,
+            FailureInfo::Activity { .. } | FailureInfo::Child { .. } | FailureInfo::Nexus { .. }
+        );
+        if is_wrapper {
             (failure.source, failure.stack_trace) = (SOURCE.to_owned(), text("stack"));
         }
         return failure;
@@ -262,7 +279,7 @@ fn to_failure_within(error: &Value, causes_left: usize) -> Failure {
     }
 }
 
-/// The failure that wraps one of a task or child, as SDKs make it.
+/// The failure that wraps one of a task, Nexus operation or child, as SDKs make it.
 fn wrapper_of(source: &Object) -> Option<(&'static str, FailureInfo)> {
     let text = |key: &str| match source.get(key) {
         Some(Value::Str(text)) => text.to_string(),
@@ -280,6 +297,20 @@ fn wrapper_of(source: &Object) -> Option<(&'static str, FailureInfo)> {
                 retry_state: 0,
             },
         )),
+        "nexus" => {
+            let name = text("name");
+            let (service, operation) = name.rsplit_once('.').unwrap_or(("", &name));
+            Some((
+                "nexus operation completed unsuccessfully",
+                FailureInfo::Nexus {
+                    scheduled_event_id: 0,
+                    endpoint: String::new(),
+                    service: service.to_owned(),
+                    operation: operation.to_owned(),
+                    token: String::new(),
+                },
+            ))
+        }
         "workflow" => Some((
             "Child Workflow execution failed",
             FailureInfo::Child {

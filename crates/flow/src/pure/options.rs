@@ -95,6 +95,11 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
                 matches!(value, Value::List(list) if list.items().iter().all(|item| matches!(item, Value::Str(_))));
             wanted(is_right, "a list of strings")
         }
+        OptionType::Headers => {
+            let is_text = |(_, value): (_, &Value)| matches!(value, Value::Str(_));
+            let is_right = matches!(value, Value::Object(fields) if fields.iter().all(is_text));
+            wanted(is_right, "an object of strings")
+        }
         OptionType::Factor => {
             wanted(number::double(value).is_some_and(|number| number >= 1.0), "a number of at least 1")
         }

@@ -41,6 +41,16 @@ fn child(name: &str, id: &str) -> FailureInfo {
     }
 }
 
+fn operation(service: &str, name: &str) -> FailureInfo {
+    FailureInfo::Nexus {
+        scheduled_event_id: 5,
+        endpoint: "e".to_owned(),
+        service: service.to_owned(),
+        operation: name.to_owned(),
+        token: "t".to_owned(),
+    }
+}
+
 /// The fields but `stack`, as JSON.
 fn fields(error: &Value) -> String {
     let keys = ["type", "message", "details", "retryable", "cause", "source"];
@@ -94,6 +104,14 @@ fn each_kind_of_failure() {
         (
             child("c", "id"),
             "[\"WorkflowFailed\",\"m\",null,true,null,{\"kind\":\"workflow\",\"name\":\"c\",\"item_id\":\"id\"}]",
+        ),
+        (
+            operation("s", "o"),
+            "[\"OperationFailed\",\"m\",null,true,null,{\"kind\":\"nexus\",\"name\":\"s.o\",\"item_id\":\"\"}]",
+        ),
+        (
+            FailureInfo::NexusHandler { kind: "NOT_FOUND".to_owned(), retry_behavior: 0 },
+            "[\"NOT_FOUND\",\"m\",null,false,null,null]",
         ),
     ];
     for (info, want) in cases {
@@ -177,6 +195,24 @@ fn back_to_failures() {
     let made = error::to_failure(&with(&came, "extra", Value::Null));
     assert!(matches!(&made.info, FailureInfo::Child { workflow_id, name, .. } if workflow_id == "id" && name == "n"));
     assert_eq!(made.cause.unwrap().info, info);
+
+    let refused = failure(
+        "",
+        FailureInfo::NexusHandler { kind: "CONFLICT".to_owned(), retry_behavior: 1 },
+        Some(failure("inner", FailureInfo::None, None)),
+    );
+    let came = error::from_failure(&failure("n", operation("a.b", "o"), Some(refused)), None);
+    assert!(fields(&came).starts_with("[\"CONFLICT\",\"inner\",null,false"), "{}", fields(&came));
+    let made = error::to_failure(&with(&came, "extra", Value::Null));
+    assert!(
+        matches!(&made.info, FailureInfo::Nexus { service, operation, .. } if service == "a.b" && operation == "o")
+    );
+    let inner = made.cause.unwrap();
+    assert_eq!(
+        inner.info,
+        FailureInfo::Application { kind: "CONFLICT".to_owned(), non_retryable: true, details: Vec::new() }
+    );
+    assert_eq!(inner.cause.unwrap().message, "inner");
 
     let terminated = failure("killed", FailureInfo::Terminated, None);
     let came = error::from_failure(&failure("c", child("n", "id"), Some(terminated)), None);

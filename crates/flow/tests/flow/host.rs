@@ -293,6 +293,37 @@ fn children() {
 }
 
 #[test]
+fn operations() {
+    let call = |options: &str| {
+        format!(
+            "workflow w(x) {{ try {{ return await Nexus.call(\"e\", \"s\", \"o\", x{options}) }} catch (e) {{ return [e.type, e.message, e.details, e.source.name, Time.now()] }} }}"
+        )
+    };
+    passes(
+        &call(""),
+        "  mockNexus(\"s.o\", async x => { await Task.delay(5); return x + 1 })\n  Test.start(1)\n  assertEqual(await Test.result(), 2)\n  assertEqual(Time.now(), \"2026-01-01T00:00:05.000Z\")\n  assertEqual(Test.calls(\"s.o\"), [1])",
+    );
+    passes(
+        &call(""),
+        "  mockNexus(\"s.o\", x => { throw Error(\"no\", { type: \"No\", details: x }) })\n  Test.start(1)\n  assertEqual(await Test.result(), [\"No\", \"no\", 1, \"s.o\", \"2026-01-01T00:00:00.000Z\"])",
+    );
+    for timeout in ["schedule_to_close", "start_to_close"] {
+        passes(
+            &call(&format!(", {{ {timeout}: 3 }}")),
+            &format!(
+                "  mockNexus(\"s.o\", async x => {{ await Task.delay(5); return x }})\n  Test.start(1)\n  assertEqual(await Test.result(), [\"Timeout\", \"operation timed out\", {{ kind: \"{timeout}\", last_heartbeat: null }}, \"s.o\", \"2026-01-01T00:00:03.000Z\"])"
+            ),
+        );
+    }
+    passes(
+        "workflow w() { const p = Nexus.call(\"e\", \"s\", \"o\", 1, { on_cancel: \"wait\" }); Task.cancel(p); try { await p } catch (e) { return [e.type, e.details] } }",
+        "  mockNexus(\"s.o\", async x => { await Task.delay(1); throw Error(\"\", { type: \"Canceled\", details: x }) })\n  Test.start()\n  assertEqual(await Test.result(), [\"Canceled\", 1])",
+    );
+    let text = fails(&call(""), "  Test.start(1)\n  await Test.result()");
+    assert!(text.contains("no mock for Nexus operation \"s.o\""), "{text}");
+}
+
+#[test]
 fn ending_from_outside() {
     let sleep = "workflow w() { try { await Task.delay(\"1h\") } finally { log(\"never\") } }";
     passes(

@@ -437,6 +437,7 @@ fn next_event(run: &Run, step: usize) -> Option<EventKind> {
             OperationKind::Timer => EventKind::TimerFired { id },
             OperationKind::Child => EventKind::ChildEnded { workflow_id: id, end },
             OperationKind::Send => EventKind::SendEnded { id, failed: None },
+            OperationKind::Nexus => EventKind::NexusEnded { id, end },
         });
     }
     let name = run.wake.signals.first()?.clone();

@@ -48,6 +48,7 @@ fn happening(run: &Run, dice: &mut Dice, step: u64) -> EventKind {
             }
             OperationKind::Child => EventKind::ChildEnded { workflow_id: id, end },
             OperationKind::Send => EventKind::SendEnded { id, failed: None },
+            OperationKind::Nexus => EventKind::NexusEnded { id, end },
         };
     }
     let input = vec![json(&dice.below(4).to_string())];

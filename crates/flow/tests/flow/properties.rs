@@ -59,6 +59,18 @@ impl Writer<'_> {
         format!("{{ {} }}", options.join(", "))
     }
 
+    fn nexus_options(&mut self) -> String {
+        let mut options = Vec::new();
+        if self.dice.chance(30) {
+            options.push(format!("on_cancel: \"{}\"", self.dice.pick(&["try", "wait", "ignore"])));
+        }
+        if self.dice.chance(30) {
+            let timeout = self.dice.pick(&["start_to_close", "schedule_to_close"]);
+            options.push(format!("{timeout}: {}", 1 + self.number()));
+        }
+        format!("{{ {} }}", options.join(", "))
+    }
+
     /// A call of the script's async function; inside of that itself, which would never end, something else.
     fn work(&mut self) -> String {
         let number = self.number();
@@ -69,6 +81,10 @@ impl Writer<'_> {
     fn promise(&mut self, depth: u32) -> String {
         let kinds = if depth == 0 { 6 } else { 14 };
         match self.dice.below(kinds) {
+            0 if self.dice.chance(30) => {
+                let (operation, input) = (self.dice.pick(&["now", "later", "refused"]), self.number());
+                format!("Nexus.call(\"e\", \"s\", \"{operation}\", {input}, {})", self.nexus_options())
+            }
             0 | 1 => {
                 let (task, input) = (self.dice.pick(&["quick", "slow", "flaky", "bad"]), self.number());
                 format!("Task.run(\"{task}\", {input}, {})", self.options())
@@ -303,6 +319,12 @@ fn test_of(dice: &mut Dice) -> String {
     let _ = writeln!(
         text,
         "  mock(\"bad\", async x => {{ await Task.delay(x); throw Error(\"bad\", {{ retryable: false }}) }})"
+    );
+    let _ = writeln!(text, "  mockNexus(\"s.now\", x => x)");
+    let _ = writeln!(text, "  mockNexus(\"s.later\", async x => {{ await Task.delay(x); return [x] }})");
+    let _ = writeln!(
+        text,
+        "  mockNexus(\"s.refused\", async x => {{ await Task.delay(x); throw Error(\"no\", {{ type: \"Refused\" }}) }})"
     );
     text.push_str("  Test.start()\n");
     for _ in 0..dice.below(16) {

@@ -48,6 +48,8 @@ pub struct DueReport {
 
 /// Why a receiver rejects a message: its run is closed.
 const CLOSED: i32 = 1;
+/// The row of a message that no run sent: none is removed with it.
+pub(super) const NO_ROW: OutboxKey = OutboxKey { sender: RunKey(0), sequence: 0 };
 
 /// The outcome of the request of a callback.
 #[derive(Clone, Debug)]
@@ -247,9 +249,7 @@ impl Runs {
         let (caller, _) = self.caller_of(&report.callback).ok_or(CompletionError::Token)?;
         let due = CallbackDue { index: 0, report: Some(report) };
         let message = OutboxMessage { content: Some(Content::Callback(due)), ..Default::default() };
-        // No run sent it, and no row is removed with it.
-        let no_row = OutboxKey { sender: RunKey(0), sequence: 0 };
-        match self.at_receiver(&caller, &message, no_row).await? {
+        match self.at_receiver(&caller, &message, NO_ROW).await? {
             DeliveryResult::Rejected(CLOSED) => Err(CompletionError::Closed),
             DeliveryResult::Rejected(_) => Err(CompletionError::OperationNotFound),
             _ => Ok(()),

@@ -23,6 +23,7 @@ use segno_proto::{
 };
 use segno_store::{Commit, OutboxKey};
 
+use super::operations::workflow_of;
 use crate::{
     error::CallError,
     namespaces::Namespace,
@@ -112,7 +113,7 @@ impl Runs {
             Some(Content::EndScheduled(end)) => {
                 self.notify(message, key, &message.sender_namespace, &end.execution.workflow_id).await
             }
-            Some(Content::Callback(_)) | None => self.drop_message(message, key).await,
+            Some(Content::Callback(_) | Content::StartOperation(_)) | None => self.drop_message(message, key).await,
         }
     }
 
@@ -171,6 +172,7 @@ impl Runs {
             Some(Content::ScheduledClosed(closed)) => self.scheduled_closed(receiver, closed, delivered).await,
             Some(Content::EndScheduled(end)) => self.end_scheduled(receiver, message, end, key, delivered).await,
             Some(Content::Callback(due)) => self.operation_ended(receiver, due).await,
+            Some(Content::StartOperation(start)) => self.start_as_operation(start).await,
             None => Ok(DeliveryResult::Done),
         }
     }
@@ -186,6 +188,9 @@ impl Runs {
             Content::StartScheduled(start) => return self.scheduled_workflow(message, start).ok().flatten(),
             Content::ScheduledClosed(closed) => (&closed.by.namespace, &closed.by.execution.workflow_id),
             Content::EndScheduled(end) => (&message.sender_namespace, &end.execution.workflow_id),
+            Content::StartOperation(start) => {
+                return self.key_of(&start.namespace, &workflow_of(start)).map(|(_, key)| key);
+            }
             Content::Callback(due) => {
                 return self.caller_of(&due.report.as_ref()?.callback).map(|(caller, _)| caller);
             }
@@ -462,7 +467,8 @@ impl Runs {
             identity: SERVER_IDENTITY.to_owned(),
             request_id: derived_uuid(&message.sender.run_id, id),
             links: Vec::new(),
-            sender: Some((message.sender.clone(), id)),
+            // A direct call to the handler of an operation comes from no run.
+            sender: (!message.sender.workflow_id.is_empty()).then(|| (message.sender.clone(), id)),
             ..Default::default()
         };
         let (sender, child_only) = (message.sender.clone(), sent.child_only);

@@ -9,9 +9,11 @@
 mod attempts;
 mod callbacks;
 mod deliver;
+mod operations;
 mod queue;
 mod scheduled;
 
 pub use attempts::run;
 pub use callbacks::{CallbackOutcome, CompletionError, DueReport};
+pub use operations::{RefusedRequest, StartedScript};
 pub use queue::Outbox;

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use segno_engine::Run;
+use segno_engine::{Run, script};
 use segno_node::{
     EndpointTarget, LaneService, LeaseView, MemberQueue, Namespace, NamespaceName, Node, QueueKey, QueueKind,
     QueueService, QueueType, TaskRoute, WorkflowKey, named_version, route_of,
@@ -124,6 +124,7 @@ impl WorkflowExplanations {
                 continue;
             }
             let target = match &endpoint.target {
+                Some(EndpointTarget::Worker(target)) if target.queue == script::QUEUE => EndpointSnapshot::Server,
                 Some(EndpointTarget::Worker(target)) => {
                     let id = NamespaceName::Id(target.namespace_id.clone());
                     let Some(namespace) = self.node.runs.namespaces.find(&id) else { continue };

@@ -7,9 +7,11 @@ use http::{HeaderMap, Response, request::Parts};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use prost::Message;
-use segno_nexus::{CONTENT_PREFIX, Content, LINK_HEADER, links_from_header, read_span};
+use segno_engine::script;
+use segno_nexus::{CONTENT_PREFIX, Content, LINK_HEADER, from_url, links_from_header, read_span};
 use segno_node::{CALL_AGE_MAX, DirectCall, DirectCallError, QueueKey, QueueKind};
 use segno_proto::{
+    common::{Callback, callback},
     nanos_timestamp,
     nexus::{
         CancelOperationRequest, Request, StartOperationRequest,
@@ -70,7 +72,11 @@ pub(super) async fn call(
     let variant = match operation.action {
         Action::Start => {
             let body = read_body(body).await.ok_or_else(|| Refusal::bad_request("invalid input"))?;
-            start(services, operation, query, &mut headers, body)?
+            let start = start(services, operation, query, &mut headers, body)?;
+            if handler.queue == script::QUEUE {
+                check_callback(services, &start)?;
+            }
+            Variant::StartOperation(start)
         }
         Action::Cancel(ref token) => {
             let token = token.clone().or_else(|| headers.remove("nexus-operation-token"));
@@ -123,7 +129,7 @@ fn start(
     query: &str,
     headers: &mut BTreeMap<String, String>,
     body: Bytes,
-) -> Result<Variant, Refusal> {
+) -> Result<StartOperationRequest, Refusal> {
     let links = headers.get(LINK_HEADER).map(|links| links_from_header(links)).transpose();
     let links = links.map_err(|error| Refusal::bad_request(error.to_string()))?.unwrap_or_default();
     let content = Content::new(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), body);
@@ -137,7 +143,7 @@ fn start(
         .filter_map(|(name, value)| Some((name.strip_prefix(CALLBACK_PREFIX)?.to_owned(), value.clone())))
         .collect();
     headers.retain(|name, _| !name.starts_with(CALLBACK_PREFIX));
-    Ok(Variant::StartOperation(StartOperationRequest {
+    Ok(StartOperationRequest {
         service: operation.service,
         operation: operation.operation,
         request_id: headers.get("nexus-request-id").cloned().unwrap_or_default(),
@@ -145,7 +151,21 @@ fn start(
         payload: Some(payload),
         callback_header,
         links,
-    }))
+    })
+}
+
+/// Callback and links of a call whose handler is a script: no worker starts the workflow, so that they are checked here.
+fn check_callback(services: &Services, start: &StartOperationRequest) -> Result<(), Refusal> {
+    let refused = |error: validate::RequestError| Refusal::bad_request(error.to_string());
+    let links: Vec<_> = start.links.iter().filter_map(from_url).collect();
+    validate::links::check(&links).map_err(refused)?;
+    if start.callback.is_empty() {
+        return Ok(());
+    }
+    let nexus = callback::Nexus { url: start.callback.clone(), header: start.callback_header.clone() };
+    let mut callbacks = [Callback { variant: Some(callback::Variant::Nexus(nexus)), links }];
+    let allowed = &services.node.http_sender.settings.callback_targets;
+    validate::links::callbacks(&mut callbacks, allowed).map_err(refused)
 }
 
 /// A parameter of a query string.

@@ -60,6 +60,7 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
 /// PollNexusTaskQueue.
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
 pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), RequestError> {
+    not_of_scripts(request.task_queue.as_ref())?;
     task_queue(request.task_queue.as_mut(), "")?;
     identity(&request.identity)?;
     poller_version(

@@ -21,6 +21,8 @@ pub(crate) enum EndpointSnapshot {
         /// Its workers and tasks.
         seen: QueueSnapshot,
     },
+    /// To scripts: the server carries them out.
+    Server,
     /// To a server elsewhere.
     Url {
         /// Its URL.
@@ -66,6 +68,7 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
     if request.taken_time > 0 {
         let place = match endpoint {
             Some(EndpointSnapshot::Url { url, .. }) => words::quoted(url).to_string(),
+            Some(EndpointSnapshot::Server) => "the server".to_owned(),
             _ => "a worker".to_owned(),
         };
         let text = format!("{what} is at {place} {}.", words::since(request.taken_time, now));
@@ -87,6 +90,10 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
                 since,
             };
             Reason { details, ..queue::waiting(&task, queue_seen, now) }
+        }
+        Some(EndpointSnapshot::Server) => {
+            let text = format!("{what} waits {} for the server, which hands it to a script.", words::since(since, now));
+            Reason { since: time(since), details, ..reason("OPERATION_STARTING", text) }
         }
         Some(EndpointSnapshot::Url { url, is_blocked: true }) => {
             let (url, waiting) = (words::quoted(url), words::since(since, now));

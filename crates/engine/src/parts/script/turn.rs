@@ -18,7 +18,8 @@ use crate::{
 pub struct AfterTurn {
     /// Names of signals that code of the script waits for or handles.
     pub signals: Vec<String>,
-    /// Pending operations, by kind and id, with what their end does; the event is found by the engine.
+    /// Pending operations, by kind and id, with what their end does. The event is found by the engine, except that of a Nexus
+    /// operation which this turn began: nothing in it has the id.
     pub operations: Vec<ScriptOperation>,
     /// Groups that [`ScriptOperation::wake`] names, and how many ends each misses.
     pub groups: Vec<(ScriptGroup, u32)>,
@@ -85,6 +86,11 @@ fn locate(state: &RunState, operations: &[ScriptOperation]) -> Vec<ScriptOperati
     }
     for (id, child) in &state.children {
         known.insert((OperationKind::Child, &child.workflow_id), (*id, &child.workflow_type));
+    }
+    for operation in operations.iter().filter(|operation| operation.kind() == OperationKind::Nexus) {
+        if state.operations.contains_key(&operation.event_id) {
+            known.insert((OperationKind::Nexus, &operation.id), (operation.event_id, &operation.name));
+        }
     }
     for (id, external) in state.external_signals.iter().chain(&state.external_cancels) {
         known.insert((OperationKind::Send, &external.control), (*id, ""));

@@ -170,6 +170,7 @@ pub fn message(message: &OutboxMessage) -> String {
             format!("parent closed to {}: {}", m.child.workflow_id, policy.replace("PARENT_CLOSE_POLICY_", ""))
         }
         Some(Content::Callback(m)) => format!("call back {}", m.index),
+        Some(Content::StartOperation(m)) => format!("start script {}", m.script),
         None => "nothing".to_owned(),
     };
     format!("{} {content}", message.sequence)

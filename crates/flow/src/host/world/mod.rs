@@ -5,6 +5,7 @@
 
 mod asked;
 mod children;
+mod operations;
 mod runs;
 mod tasks;
 
@@ -37,6 +38,7 @@ enum ReadyEvent {
     /// An event for a run.
     Record(usize, EventKind),
     Attempt(usize, String),
+    Operation(usize, String),
     StartChild(usize, Box<StartChild>),
     /// A signal or cancel request to another workflow: the sender, its promise, workflow id, run id, and the event.
     Send {
@@ -58,6 +60,8 @@ enum TimedEvent {
     AttemptTimeout(usize, String, u32),
     /// `schedule_to_close` of a task.
     TaskDeadline(usize, String),
+    /// A time-out of a Nexus operation.
+    OperationTimeout(usize, String, TimeoutKind),
     RunTimeout(usize),
     /// A workflow id must have ended by now: its time-out over all runs.
     ExecutionTimeout(String, usize),
@@ -67,6 +71,7 @@ enum TimedEvent {
 /// Who waits for the end of a call of a mock.
 enum Caller {
     Task(usize, String, u32),
+    Operation(usize, String),
     Workflow(usize),
 }
 
@@ -157,6 +162,7 @@ impl World {
             ReadyEvent::Test(event) => return Some(event),
             ReadyEvent::Record(run, event) => self.record(run, event),
             ReadyEvent::Attempt(run, id) => return self.attempt(run, &id),
+            ReadyEvent::Operation(run, id) => return self.start_operation(run, &id),
             ReadyEvent::StartChild(parent, order) => return self.start_child(parent, *order),
             ReadyEvent::Send { from, id, workflow_id, run_id, event } => {
                 self.send(from, id, &workflow_id, &run_id, event)
@@ -177,6 +183,9 @@ impl World {
                 task(*run, id).is_some_and(|task| task.is_running && task.attempt == *attempt)
             }
             TimedEvent::TaskDeadline(run, id) => task(*run, id).is_some(),
+            TimedEvent::OperationTimeout(run, id, _) => {
+                self.runs.get(*run).is_some_and(|run| run.operations.contains_key(id))
+            }
             TimedEvent::RunTimeout(run) => self.runs.get(*run).is_some_and(Run::is_running),
             TimedEvent::ExecutionTimeout(id, first) => {
                 self.latest(id).is_some_and(|run| run >= *first && self.runs[run].is_running())
@@ -205,6 +214,7 @@ impl World {
                     self.record(run, EventKind::TaskEnded { id, end: Err(failure) });
                 }
             }
+            TimedEvent::OperationTimeout(run, id, kind) => self.operation_timed_out(run, id, kind),
             TimedEvent::RunTimeout(run) => self.close(run, Status::TimedOut),
             TimedEvent::ExecutionTimeout(id, _) => {
                 if let Some(run) = self.latest(&id) {

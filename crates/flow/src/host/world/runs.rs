@@ -55,6 +55,8 @@ impl World {
         match command {
             Command::ScheduleTask(order) => self.schedule(run, *order),
             Command::CancelTask { id } => self.cancel_task(run, &id),
+            Command::ScheduleNexus(order) => self.schedule_operation(run, *order),
+            Command::CancelNexus { id } => self.cancel_operation(run, &id),
             Command::StartTimer { id, duration } => {
                 let sequence = self.at(self.now.saturating_add(duration), TimedEvent::Timer(run, id.clone()));
                 self.runs[run].timers.insert(id, sequence);
@@ -155,6 +157,7 @@ impl World {
         if !matches!(status, Status::Completed(_) | Status::ContinuedAsNew) {
             self.runs[run].tasks.clear();
         }
+        self.runs[run].operations.clear();
         self.runs[run].timers.clear();
         let retried = match &status {
             Status::Failed(failure) => {

@@ -72,6 +72,7 @@ impl World {
                     Err(failure) => self.attempt_failed(run, &id, failure),
                 }
             }
+            Some(Caller::Operation(run, id)) => self.operation_ended(run, id, end),
             Some(Caller::Workflow(run)) => match end {
                 Ok(result) => self.close(run, Status::Completed(result)),
                 Err(failure) => self.close(run, Status::Failed(failure)),

@@ -6,6 +6,7 @@ mod damage;
 mod handlers;
 mod language;
 mod limits;
+mod nexus;
 mod order;
 mod promises;
 mod stacks;
@@ -212,6 +213,11 @@ pub fn show(command: &Command) -> String {
     match command {
         Command::ScheduleTask(task) => format!("task {} {}{}", task.id, task.name, input(&task.input)),
         Command::CancelTask { id } => format!("cancel {id}"),
+        Command::ScheduleNexus(order) => {
+            let name = format!("{}.{}.{}", order.endpoint, order.service, order.operation);
+            format!("operation {} {name}{}", order.id, input(order.input.as_slice()))
+        }
+        Command::CancelNexus { id } => format!("cancel {id}"),
         Command::StartTimer { id, duration } => format!("{id} {duration}"),
         Command::CancelTimer { id } => format!("cancel {id}"),
         Command::StartChild(child) => format!("child {} {}{}", child.workflow_id, child.name, input(&child.input)),
