@@ -132,7 +132,9 @@ pub fn from_call(error: CallError) -> Status {
         CallError::NoScript(text) => Status::not_found(text),
         CallError::NamespaceNotFound(name) => namespace_not_found(&name),
         CallError::NamespaceExists(_) => namespace_exists(text),
-        CallError::Unavailable(_) | CallError::OutcomeUnknown(_) | CallError::ShuttingDown => Status::unavailable(text),
+        CallError::Unavailable(_) | CallError::OutcomeUnknown(_) | CallError::ShuttingDown | CallError::UpdateLost => {
+            Status::unavailable(text)
+        }
         CallError::Moved => moved(text),
         CallError::StorageFull(_) => storage_full(text),
         CallError::DataLoss(_) => Status::data_loss(text),

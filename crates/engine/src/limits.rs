@@ -41,6 +41,8 @@ pub const PENDING_OPERATIONS_MAX: usize = 2000;
 pub const SIGNALS_MAX: i64 = 10_000;
 /// Signal request ids remembered for recognising repeated calls.
 pub const SIGNAL_REQUEST_IDS_MAX: usize = 1000;
+/// Updates that earlier runs of a chain completed, remembered for recognising repeated ones.
+pub const EARLIER_UPDATES_MAX: usize = 1000;
 /// Results of activities remembered for recognising repeated ones.
 pub const RESULT_DIGESTS_MAX: usize = 64;
 /// Largest failure kept of an activity attempt.

@@ -14,6 +14,7 @@ use crate::{
         chain::{self, RunContinuation},
         close, nexus,
         schedule::advance as schedule,
+        update::abort,
         workflow_task,
     },
     retry,
@@ -159,6 +160,7 @@ fn time_out_run(draft: &mut Draft, execution_over: bool) {
         chain::after_failure(&draft.run, now, &failure)
     };
     close::fail_started_task(draft);
+    abort::take_back(draft);
     let (retry_state, new_execution_run_id) = chain::follow(draft, next, Some(failure));
     close::close(
         draft,

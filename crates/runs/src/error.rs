@@ -103,6 +103,9 @@ pub enum CallError {
         /// The id in the request.
         update_id: String,
     },
+    /// An update that waited in memory was lost with it. The same call admits it again.
+    #[error("workflow update was aborted")]
+    UpdateLost,
     /// Another change came in between; the same call again may succeed.
     #[error("{0}")]
     Aborted(String),
@@ -117,8 +120,12 @@ pub enum CallError {
 impl CallError {
     /// Whether the same call may succeed later, without a change to the run it is for.
     pub fn is_temporary(&self) -> bool {
-        use CallError::{Busy, Moved, OutcomeUnknown, Overloaded, ShuttingDown, StorageFull, Unavailable};
-        matches!(self, Unavailable(_) | OutcomeUnknown(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown | Moved)
+        use CallError::{Busy, Moved, OutcomeUnknown, Overloaded, ShuttingDown, StorageFull, Unavailable, UpdateLost};
+        match self {
+            Unavailable(_) | OutcomeUnknown(_) | StorageFull(_) => true,
+            Busy | Overloaded | ShuttingDown | Moved | UpdateLost => true,
+            _ => false,
+        }
     }
 }
 

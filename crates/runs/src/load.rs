@@ -125,11 +125,15 @@ impl Runs {
         Ok(self.store.current(key.namespace, &key.workflow_id).await?)
     }
 
-    /// Decodes a stored run, with its start event if that may be needed.
+    /// Decodes a stored run, with its start event and the admissions of its updates if these may be needed.
     pub async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
         let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
         if run.needs_start_event() {
             add_start_event(&*self.store, &mut run, key).await?;
+        }
+        let admissions = run.missing_admissions();
+        if !admissions.is_empty() {
+            Box::pin(add_admissions(&*self.store, &mut run, key, admissions)).await?;
         }
         Ok(run)
     }
@@ -238,4 +242,17 @@ pub(crate) async fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKe
         History::decode_batch(&batch.events, &mut events).map_err(|error| damaged(error.to_string()))?;
     }
     run.set_start_event(events.into_iter().next()).map_err(|error| damaged(error.to_string()))
+}
+
+/// Adds the events that admitted updates to a run from storage: the run that follows it may have to admit them.
+async fn add_admissions(store: &dyn Store, run: &mut Run, key: RunKey, event_ids: Vec<i64>) -> Result<(), ReadError> {
+    let mut events = Vec::new();
+    for event_id in event_ids {
+        for batch in store.history(key, event_id, event_id + 1, 1, usize::MAX).await? {
+            History::decode_batch(&batch.events, &mut events)
+                .map_err(|error| ReadError::Damaged(format!("history of run {}: {error}", key.0)))?;
+        }
+    }
+    run.set_admissions(&events);
+    Ok(())
 }

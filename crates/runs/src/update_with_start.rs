@@ -18,10 +18,10 @@ use tokio::time::Instant;
 use crate::{
     error::CallError,
     runs::Runs,
-    slots::WorkflowKey,
+    slots::{RunSelector, WorkflowKey},
     starts::{StartOutcome, current_run},
     transact::LockedSlot,
-    updates::{UpdateReply, WaitFor},
+    updates::{SEARCHES_MAX, UpdateReply, UpdateWait, WaitFor},
 };
 
 /// Tries when the workflow closes under the update's feet.
@@ -52,18 +52,37 @@ impl Runs {
     pub async fn update_with_start(
         self: &Arc<Self>,
         start: Start,
-        update: Admit,
+        mut update: Admit,
         wait: WaitFor,
         until: Instant,
     ) -> Result<StartedAndUpdated, WithStartError> {
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let id = update.id().to_owned();
-        let mut tries = 1;
+        let (mut tries, mut searches) = (1, 0);
+        let waiting = UpdateWait { wait, until, follows: true };
         loop {
             let (runs, call) = (self.clone(), (start.clone(), update.clone()));
-            let outcome = finish(async move { runs.start_with_update(call.0, call.1).await }).await?;
+            let (outcome, earlier) = finish(async move { runs.start_with_update(call.0, call.1).await }).await?;
+            if !earlier.is_empty() {
+                let completed = Box::pin(self.completed_earlier(&key, &earlier, &id)).await;
+                if let Some(update) = completed.map_err(WithStartError::Update)? {
+                    return Ok(StartedAndUpdated { start: outcome, update });
+                }
+                searches += 1;
+                if searches >= SEARCHES_MAX {
+                    return Err(WithStartError::Update(CallError::Busy));
+                }
+                update.searched.extend(earlier);
+                continue;
+            }
             let run_id = outcome.run.info.run_id.clone();
-            match self.wait_for_update(&key, &run_id, &id, wait, until).await {
+            let mut updated = self.wait_for_update(&key, &run_id, &id, waiting).await;
+            if updated == Err(CallError::UpdateLost) {
+                let selector =
+                    RunSelector { run_id: String::new(), first_run_id: outcome.run.info.first_run_id.clone() };
+                updated = self.update_workflow(&key, &selector, update.clone(), wait, until).await;
+            }
+            match updated {
                 Ok(update) => return Ok(StartedAndUpdated { start: outcome, update }),
                 // A workflow that was there ended meanwhile: another one can be started.
                 Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started && tries < TRIES => tries += 1,
@@ -77,7 +96,12 @@ impl Runs {
         }
     }
 
-    async fn start_with_update(self: &Arc<Self>, start: Start, update: Admit) -> Result<StartOutcome, WithStartError> {
+    /// Gives the run, and the keys of earlier runs that are to be searched for the update, before which nothing is done.
+    async fn start_with_update(
+        self: &Arc<Self>,
+        start: Start,
+        update: Admit,
+    ) -> Result<(StartOutcome, Vec<u64>), WithStartError> {
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await.map_err(WithStartError::Start)?;
         let there = |run: Arc<Run>, finished| {
@@ -85,17 +109,19 @@ impl Runs {
             StartOutcome { run, started: false, status, first_task: None, attached: false, finished }
         };
         let current = locked.state.current.as_ref().map(|current| current.run.clone());
-        let decision = start_conflict::resolve_update(current.as_deref(), &start.options, update.id());
+        let decision = start_conflict::resolve_update(current.as_deref(), &start.options, &update);
         match (current, decision) {
-            (Some(run), UpdateOrStart::Answered) => Ok(there(run, true)),
+            (Some(run), UpdateOrStart::Answered) => Ok((there(run, true), Vec::new())),
+            (Some(run), UpdateOrStart::Search(earlier)) => Ok((there(run, true), earlier)),
             (Some(run), UpdateOrStart::Update) => {
                 let context = self.context(locked.slot.key.namespace);
                 let applied =
                     admit::admit(&run, context, update).map_err(|refused| WithStartError::Update(refused.into()))?;
                 self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;
-                Ok(there(locked.state.current.as_ref().map_or(run, |current| current.run.clone()), false))
+                let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
+                Ok((there(run, false), Vec::new()))
             }
-            _ => self.create_with_update(&mut locked, start, update).await,
+            _ => Ok((self.create_with_update(&mut locked, start, update).await?, Vec::new())),
         }
     }
 

@@ -11,6 +11,7 @@ use segno_engine::{
     },
 };
 use segno_proto::{events::history_event::Attributes, update::Outcome};
+use segno_store::RunKey;
 use tokio::time::Instant;
 
 use crate::{
@@ -50,8 +51,31 @@ pub struct UpdateReply {
     pub stage: UpdateStage,
 }
 
+/// How a caller waits for an update.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpdateWait {
+    /// How far.
+    pub wait: WaitFor,
+    /// How long.
+    pub until: Instant,
+    /// Whether it waits in the run that follows if the update goes there: the caller named no run.
+    pub follows: bool,
+}
+
+/// Searches of earlier runs for one call: each names a run that was not searched yet, so that more happen only if the workflow
+/// continues as new all the time.
+pub(crate) const SEARCHES_MAX: usize = 20;
+
+/// What became of a call that brings an update.
+enum Admission {
+    /// This run has it.
+    In(String),
+    /// An earlier run of the chain has completed it.
+    Completed(UpdateReply),
+}
+
 impl Runs {
-    /// Admits an update and waits for it, until `until` at most.
+    /// Admits an update and waits for it, until `until` at most. If memory loses it meanwhile it is admitted again.
     pub async fn update_workflow(
         self: &Arc<Self>,
         key: &WorkflowKey,
@@ -60,17 +84,76 @@ impl Runs {
         wait: WaitFor,
         until: Instant,
     ) -> Result<UpdateReply, CallError> {
-        let id = call.id().to_owned();
-        let admit = move |run: &Run, context| {
-            let Applied { run, transition, .. } = admit::admit(run, context, call)?;
-            let reply = run.info.run_id.clone();
-            Ok(Applied { run, transition, reply })
-        };
-        let run_id = self.transact(key, selector, admit).await?;
-        self.wait_for_update(key, &run_id, &id, wait, until).await
+        let waiting = UpdateWait { wait, until, follows: selector.run_id.is_empty() };
+        loop {
+            let run_id = match self.admit_update(key, selector, &call).await? {
+                Admission::In(run_id) => run_id,
+                Admission::Completed(reply) => return Ok(reply),
+            };
+            match self.wait_for_update(key, &run_id, call.id(), waiting).await {
+                Err(CallError::UpdateLost) if Instant::now() < until => {}
+                outcome => return outcome,
+            }
+        }
     }
 
-    /// Waits for an update that is there already.
+    async fn admit_update(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+        call: &Admit,
+    ) -> Result<Admission, CallError> {
+        let mut call = call.clone();
+        for _ in 0..SEARCHES_MAX {
+            let admission = call.clone();
+            let admit = move |run: &Run, context| {
+                let Applied { run, transition, reply: earlier } = admit::admit(run, context, admission)?;
+                let reply = (run.info.run_id.clone(), earlier);
+                Ok(Applied { run, transition, reply })
+            };
+            let (run_id, earlier) = self.transact(key, selector, admit).await?;
+            if earlier.is_empty() {
+                return Ok(Admission::In(run_id));
+            }
+            if let Some(reply) = Box::pin(self.completed_earlier(key, &earlier, call.id())).await? {
+                return Ok(Admission::Completed(reply));
+            }
+            call.searched.extend(earlier);
+        }
+        Err(CallError::Busy)
+    }
+
+    /// The outcome of an update that one of these runs completed. A run that was deleted has completed nothing.
+    pub(crate) async fn completed_earlier(
+        &self,
+        key: &WorkflowKey,
+        runs: &[u64],
+        id: &str,
+    ) -> Result<Option<UpdateReply>, CallError> {
+        for run in runs {
+            let Some(earlier) = Box::pin(self.load_run(RunKey(*run))).await? else { continue };
+            let info = &earlier.run.info;
+            if info.workflow_id != *key.workflow_id || info.namespace_key != key.namespace.0 {
+                continue;
+            }
+            let completed = earlier.run.update_record(id).map_or(0, |record| record.completed_event_id);
+            if completed == 0 {
+                continue;
+            }
+            match Box::pin(self.stored_outcome(&earlier, completed)).await {
+                Ok(outcome) => {
+                    let stage = UpdateStage::Completed(Box::new(outcome));
+                    return Ok(Some(UpdateReply { run_id: info.run_id.clone(), stage }));
+                }
+                // It was deleted meanwhile.
+                Err(_) if self.load_record(RunKey(*run)).await?.is_none() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for an update that is there already. Without a run id it may be in any run of the current chain.
     pub async fn poll_update(
         &self,
         key: &WorkflowKey,
@@ -80,10 +163,13 @@ impl Runs {
         until: Instant,
     ) -> Result<UpdateReply, CallError> {
         let run = self.run_with_updates(key, run_id).await?.run.clone();
-        if status::of(&run, id).is_none() {
-            return Err(CallError::UpdateNotFound { update_id: id.to_owned() });
+        if status::of(&run, id).is_some() {
+            let waiting = UpdateWait { wait, until, follows: run_id.is_empty() };
+            return self.wait_for_update(key, &run.info.run_id, id, waiting).await;
         }
-        self.wait_for_update(key, &run.info.run_id, id, wait, until).await
+        let earlier = if run_id.is_empty() { status::earlier_runs(&run, id, &[]) } else { Vec::new() };
+        let completed = Box::pin(self.completed_earlier(key, &earlier, id)).await?;
+        completed.ok_or_else(|| CallError::UpdateNotFound { update_id: id.to_owned() })
     }
 
     /// Waits until an update has come far enough; at the end of patience says how far it came.
@@ -92,15 +178,15 @@ impl Runs {
         key: &WorkflowKey,
         run_id: &str,
         id: &str,
-        wait: WaitFor,
-        until: Instant,
+        waiting: UpdateWait,
     ) -> Result<UpdateReply, CallError> {
+        let UpdateWait { wait, until, follows } = waiting;
         let slot = self.slots.get(key);
         let mut progress = slot.progress.subscribe();
-        let reply = |stage| Ok(UpdateReply { run_id: run_id.to_owned(), stage });
+        let mut run_id = run_id.to_owned();
         loop {
             progress.mark_unchanged();
-            let current = match self.run_with_updates(key, run_id).await {
+            let current = match self.run_with_updates(key, &run_id).await {
                 // It was there when the update was admitted: a deletion has closed it and removed it since.
                 Err(CallError::RunNotFound { .. } | CallError::WorkflowNotFound { .. }) => {
                     return Err(CallError::UpdateAborted(Abort::Closed));
@@ -114,13 +200,19 @@ impl Runs {
                 Some(Status::CompletedIn(event)) => {
                     UpdateStage::Completed(Box::new(self.stored_outcome(&current, event).await?))
                 }
-                Some(Status::Aborted(abort)) => return Err(CallError::UpdateAborted(abort)),
-                None if current.run.is_running() => {
-                    return Err(CallError::Unavailable("workflow update was aborted".to_owned()));
+                Some(Status::Aborted(abort)) => {
+                    let next = current.run.state().successor_run_id.clone();
+                    if !follows || next.is_empty() || !self.has_update(key, &next, id).await? {
+                        return Err(CallError::UpdateAborted(abort));
+                    }
+                    run_id = next;
+                    continue;
                 }
+                None if current.run.is_running() => return Err(CallError::UpdateLost),
                 None if current.run.state().successor_run_id.is_empty() => {
                     return Err(CallError::UpdateAborted(Abort::Closed));
                 }
+                None if follows => return Err(CallError::UpdateLost),
                 None => return Err(CallError::UpdateAborted(Abort::Continuing)),
             };
             let far_enough = match stage {
@@ -129,7 +221,7 @@ impl Runs {
                 UpdateStage::Completed(_) => true,
             };
             if far_enough {
-                return reply(stage);
+                return Ok(UpdateReply { run_id, stage });
             }
             let news = tokio::select! {
                 biased;
@@ -137,8 +229,16 @@ impl Runs {
                 () = self.lifecycle.stop.notified() => false,
             };
             if !news {
-                return reply(stage);
+                return Ok(UpdateReply { run_id, stage });
             }
+        }
+    }
+
+    async fn has_update(&self, key: &WorkflowKey, run_id: &str, id: &str) -> Result<bool, CallError> {
+        match self.run_with_updates(key, run_id).await {
+            Ok(current) => Ok(status::of(&current.run, id).is_some()),
+            Err(CallError::RunNotFound { .. } | CallError::WorkflowNotFound { .. }) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 

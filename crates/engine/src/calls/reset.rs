@@ -4,6 +4,8 @@
 //! activities under way fail, because their workers report to the old run. What came from outside after the point
 //! (signals, updates, ends of children) happens to the new run again, unless the caller does not want it.
 
+use std::sync::Arc;
+
 use segno_proto::{
     enums::{RetryState, UpdateAdmittedEventOrigin, WorkflowTaskFailedCause},
     events::{
@@ -125,6 +127,7 @@ pub fn reset(
         None => rebuild(&info, &events),
     };
     let mut run = Run::new(info, state);
+    run.set_admissions(&events);
     run.state.last_reset_time = now;
     if run.is_paused() {
         pause::clear(&mut run.state, &run.info.workflow_id);
@@ -380,7 +383,7 @@ fn readmit(draft: &mut Draft, request: Option<segno_proto::update::Request>, ori
     if draft.run.update_record(&id).is_some() {
         return;
     }
-    update::readmit(draft, id, request, origin);
+    update::admit_durably(draft, id, Arc::new(request), origin);
 }
 
 /// Applies the outcome of a child for which the new run waits as well.

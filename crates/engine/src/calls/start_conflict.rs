@@ -104,10 +104,12 @@ pub fn resolve_signal(current: Option<&Run>, options: &StartOptions) -> Result<S
 }
 
 /// The decision about a start that comes with an update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpdateOrStart {
     /// The update has been answered before.
     Answered,
+    /// Earlier runs of the chain may have answered it, by their keys: they are to be searched first.
+    Search(Vec<u64>),
     /// Update the run that is there.
     Update,
     /// Create a run, if the policies allow it.
@@ -115,11 +117,16 @@ pub enum UpdateOrStart {
 }
 
 /// Decides between a start with an update and the current run.
-pub fn resolve_update(current: Option<&Run>, options: &StartOptions, update_id: &str) -> UpdateOrStart {
+pub fn resolve_update(current: Option<&Run>, options: &StartOptions, update: &Admit) -> UpdateOrStart {
     let Some(current) = current else { return UpdateOrStart::Start };
+    let update_id = update.id();
     // An accepted update that its workflow left unanswered does not count.
     if current.finished.get(update_id).is_some_and(|record| record.completed_event_id > 0) {
         return UpdateOrStart::Answered;
+    }
+    let earlier = status::earlier_runs(current, update_id, &update.searched);
+    if !earlier.is_empty() {
+        return UpdateOrStart::Search(earlier);
     }
     let uses_existing = current.info.create_request_id == options.request_id
         || status::of(current, update_id).is_some()

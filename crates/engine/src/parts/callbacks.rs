@@ -90,10 +90,15 @@ fn are_handed_on(run: &Run) -> bool {
     state.status == WorkflowExecutionStatus::ContinuedAsNew as i32 || is_retried || !state.reset_run_id.is_empty()
 }
 
-/// The run has closed: its callbacks are sent, unless another run has them now, and those of its updates, which have failed with it.
+/// The run has closed: its callbacks are sent, unless another run has them now, and those of its updates, which have failed with it
+/// unless the next run has them.
 pub(crate) fn send(draft: &mut Draft) {
     let handed_on = are_handed_on(&draft.run);
-    send_those(draft, |registered| !handed_on || !registered.update_id.is_empty());
+    let next = draft.successor().map(|next| next.state.updates.clone()).unwrap_or_default();
+    send_those(draft, |registered| match registered.update_id.as_str() {
+        "" => !handed_on,
+        update_id => !next.contains_key(update_id),
+    });
 }
 
 /// An update has ended: its callbacks are sent.

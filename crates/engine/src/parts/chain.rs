@@ -5,7 +5,7 @@ use segno_proto::{
     command::ContinueAsNewWorkflowExecutionCommandAttributes,
     common::{Payloads, WorkflowType},
     duration_nanos,
-    enums::{ContinueAsNewInitiator, RetryState, TaskQueueKind},
+    enums::{ContinueAsNewInitiator, RetryState, TaskQueueKind, UpdateAdmittedEventOrigin},
     events::{WorkflowExecutionStartedEventAttributes, history_event::Attributes},
     failure::Failure,
     nanos_duration, nanos_timestamp,
@@ -22,9 +22,10 @@ use crate::{
         signal::Signal,
         start,
         start_options::{Chain, Start, StartOptions},
+        update,
     },
     retry,
-    state::run::Run,
+    state::{earlier_updates::EarlierUpdates, run::Run},
     transition::{Applied, draft::Draft},
 };
 
@@ -220,7 +221,18 @@ fn chain_of(draft: &Draft, initiator: ContinueAsNewInitiator, backoff: Option<Na
         original_start_time: run.info.original_start_time,
         reset_points: run.state.reset_points.clone(),
         links: run.info.links.clone(),
+        earlier_updates: earlier_updates(run, initiator),
     }
+}
+
+/// The updates that the next run recognises. A run of a cron schedule is a new execution of the workflow: it knows none.
+fn earlier_updates(run: &Run, initiator: ContinueAsNewInitiator) -> Option<Box<EarlierUpdates>> {
+    if initiator == ContinueAsNewInitiator::CronSchedule {
+        return None;
+    }
+    let completed = run.finished.iter().filter(|(_, record)| record.completed_event_id > 0);
+    let completed = completed.map(|(id, record)| (record.completed_event_id, id));
+    EarlierUpdates::after(run.info.earlier_updates.as_deref(), run.info.run_key, completed)
 }
 
 fn successor(
@@ -230,12 +242,13 @@ fn successor(
     same_version: bool,
     signals: Vec<Signal>,
 ) -> Applied<()> {
+    let is_same_execution = chain.initiator != ContinueAsNewInitiator::CronSchedule;
     let pinned = script::version(&draft.run);
     let script = if same_version { pinned } else { draft.context.script.or(pinned) };
     let info = &draft.run.info;
     let root = info.parent.as_ref().and(info.root.clone());
     options.scheduled_by.clone_from(&info.scheduled_by);
-    start::start(
+    let mut next = start::begin(
         Start {
             parent: info.parent.clone(),
             root,
@@ -245,5 +258,12 @@ fn successor(
         },
         signals,
         draft.context,
-    )
+    );
+    if is_same_execution {
+        for (id, request) in draft.run.updates.unsent_admissions() {
+            let origin = UpdateAdmittedEventOrigin::Unspecified;
+            update::admit_durably(&mut next, id.to_owned(), request.clone(), origin);
+        }
+    }
+    next.finish(())
 }

@@ -99,6 +99,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
             retention,
             links: chain.as_ref().map_or_else(|| options.links.clone(), |chain| chain.links.clone()),
             scheduled_by: options.scheduled_by.take(),
+            earlier_updates: chain.as_ref().and_then(|chain| chain.earlier_updates.clone()),
         };
     let memo = options.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
     let search_attributes =

@@ -19,7 +19,7 @@ use segno_proto::{
 
 use crate::{
     parts::{schedule::advance::NewSchedule, standalone::begin::NewStandalone, standalone_nexus::NewOperation},
-    state::{Parent, ScheduledBy, script::Version, versioning::InheritedVersioning},
+    state::{Parent, ScheduledBy, earlier_updates::EarlierUpdates, script::Version, versioning::InheritedVersioning},
     validate::{effective_run_timeout, effective_task_timeout},
 };
 
@@ -154,6 +154,8 @@ pub struct Chain {
     pub reset_points: Vec<ResetPointInfo>,
     /// Links of the first event.
     pub links: Vec<Link>,
+    /// The newest updates that the runs so far completed.
+    pub earlier_updates: Option<Box<EarlierUpdates>>,
 }
 
 /// Timeouts as the server keeps them: the run within the execution, the task within the run and two minutes.

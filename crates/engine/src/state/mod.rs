@@ -4,6 +4,7 @@
 //! another field. There is no logic here; it is in the state machines of the neighbouring modules.
 
 pub mod activity;
+pub mod earlier_updates;
 pub mod finished_updates;
 pub(crate) mod machines;
 pub mod nexus;
@@ -33,6 +34,7 @@ use segno_proto::{
     workflow::{ResetPointInfo, VersioningOverride},
 };
 
+use earlier_updates::EarlierUpdates;
 use nexus::Operation;
 use schedule::ScheduleRun;
 use standalone::StandaloneRun;
@@ -141,6 +143,10 @@ pub struct RunInfo {
     /// Whether there was a versioning override at some time, in runs of older versions; read, not written.
     #[prost(bool, tag = "30")]
     pub old_was_overridden: bool,
+    /// The newest updates that earlier runs of the chain completed, if they completed any. A retry and a continue-as-new hand them
+    /// on, a cron schedule does not.
+    #[prost(message, optional, boxed, tag = "42")]
+    pub earlier_updates: Option<Box<EarlierUpdates>>,
 }
 
 impl RunInfo {

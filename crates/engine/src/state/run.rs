@@ -106,7 +106,10 @@ impl Run {
 
     fn of(info: RunInfo, encoded_info: Bytes, mut state: RunState) -> Self {
         let finished = FinishedUpdates::split_off(&mut state.updates);
-        let updates = Updates::of(&state);
+        let mut updates = Updates::of(&state);
+        if info.retry_policy.is_some() {
+            updates.set_admissions(state.buffered.iter());
+        }
         Self {
             info: Arc::new(info),
             encoded_info,
@@ -169,6 +172,25 @@ impl Run {
         };
         self.start_event = Some(Arc::new(first.filter(is_start).ok_or(StartEventMissing)?));
         Ok(())
+    }
+
+    /// Events that admitted updates whose requests memory lacks: [`Run::decode`] must be followed by [`Run::set_admissions`] with
+    /// them, if there are any.
+    pub fn missing_admissions(&self) -> Vec<i64> {
+        if !self.is_running() || self.info.retry_policy.is_none() {
+            return Vec::new();
+        }
+        let lacking =
+            self.updates.waiting().iter().filter(|update| update.request.is_none() && update.admitted.is_none());
+        let records = lacking.filter_map(|update| self.state.updates.get(&update.id));
+        records.map(|record| record.admitted_event_id).filter(|event_id| *event_id > 0).collect()
+    }
+
+    /// Completes a run from storage with the requests of updates that wait.
+    pub fn set_admissions(&mut self, events: &[HistoryEvent]) {
+        if self.info.retry_policy.is_some() {
+            self.updates.set_admissions(events.iter());
+        }
     }
 
     /// Where history speaks of updates, by their ids.

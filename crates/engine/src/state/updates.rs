@@ -4,6 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use segno_proto::{
     common::Callback,
+    events::{HistoryEvent, history_event::Attributes},
     failure::Failure,
     update::{Outcome, Request},
 };
@@ -20,10 +21,20 @@ pub struct WaitingUpdate {
     pub id: String,
     /// The request; `None` if an event has it.
     pub request: Option<Arc<Request>>,
+    /// The request that an event has, if the run may be retried: the next run admits what no worker was sent.
+    pub admitted: Option<Arc<Request>>,
     /// Size of the request.
     pub bytes: usize,
     /// Whether a worker has it.
     pub sent: bool,
+}
+
+/// The request of the update that an event admits.
+pub(crate) fn admitted_request(event: &HistoryEvent) -> Option<&Request> {
+    match &event.attributes {
+        Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(admitted)) => admitted.request.as_ref(),
+        _ => None,
+    }
 }
 
 /// How an update ended.
@@ -57,6 +68,7 @@ impl Updates {
         let waiting = state.updates.iter().filter(|(_, record)| waits(record)).map(|(id, record)| WaitingUpdate {
             id: id.clone(),
             request: None,
+            admitted: None,
             bytes: 0,
             sent: (1..started).contains(&record.admitted_event_id),
         });
@@ -99,7 +111,32 @@ impl Updates {
     pub(crate) fn admit(&mut self, id: String, request: Option<Arc<Request>>, bytes: usize) {
         self.version += 1;
         self.forget_end(&id);
-        self.waiting.push(WaitingUpdate { id, request, bytes, sent: false });
+        self.waiting.push(WaitingUpdate { id, request, admitted: None, bytes, sent: false });
+    }
+
+    /// Admits an update whose admission is an event. `admitted` is the request if it is kept.
+    pub(crate) fn admit_stored(&mut self, id: String, admitted: Option<Arc<Request>>) {
+        self.admit(id, None, 0);
+        if let Some(update) = self.waiting.last_mut() {
+            update.admitted = admitted;
+        }
+    }
+
+    /// Stored admissions of updates that no worker was sent, with their requests.
+    pub(crate) fn unsent_admissions(&self) -> impl Iterator<Item = (&str, &Arc<Request>)> {
+        let unsent = self.waiting.iter().filter(|update| !update.sent);
+        unsent.filter_map(|update| Some((update.id.as_str(), update.admitted.as_ref()?)))
+    }
+
+    /// Notes the requests of stored admissions, from the events that have them.
+    pub(crate) fn set_admissions<'a>(&mut self, events: impl Iterator<Item = &'a HistoryEvent>) {
+        for request in events.filter_map(admitted_request) {
+            let id = request.meta.as_ref().map_or("", |meta| &meta.update_id);
+            let waiting = self.waiting.iter_mut().find(|update| update.id == id && update.request.is_none());
+            if let Some(update) = waiting {
+                update.admitted = Some(Arc::new(request.clone()));
+            }
+        }
     }
 
     /// A worker has it now.
@@ -116,7 +153,6 @@ impl Updates {
         }
     }
 
-    /// An event says what is asked; memory need not.
     /// Adds the callbacks of another request for an update that waits in memory. Says whether there were any.
     pub(crate) fn add_callbacks(&mut self, id: &str, callbacks: &[Callback]) -> bool {
         let waiting = self.waiting.iter_mut().find(|update| update.id == id);
@@ -129,9 +165,10 @@ impl Updates {
         are_new
     }
 
-    pub(crate) fn forget_request(&mut self, id: &str) {
+    /// The admission of an update that waited in memory is an event now. Its request is kept if `keeps` says so.
+    pub(crate) fn note_stored(&mut self, id: &str, keeps: bool) {
         if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
-            update.request = None;
+            update.admitted = update.request.take().filter(|_| keeps);
             update.bytes = 0;
         }
     }

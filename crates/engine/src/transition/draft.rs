@@ -265,6 +265,12 @@ impl Draft {
         self.successor = Some(Box::new(successor));
     }
 
+    /// The run that follows this one, if it was named.
+    pub(crate) fn successor(&self) -> Option<&Run> {
+        let next = self.successor.as_ref().map(|next| &next.run);
+        next.filter(|next| next.info.run_id == self.run.state.successor_run_id)
+    }
+
     /// Names a run that takes this one's workflow id without continuing it.
     pub fn replace_by(&mut self, other: Applied<()>) {
         self.successor = Some(Box::new(other));

@@ -139,7 +139,7 @@ fn what_came_with_the_reply_comes_again_as_long_as_it_is_there() {
 #[test]
 fn updates_that_came_with_the_reply_come_again() {
     let mut world = begun();
-    let admission = || Admit { request: request("u", 0), durable: false, limits: Default::default() };
+    let admission = || Admit::new(request("u", 0), false, Default::default());
     world.call(|run, context| admit::admit(run, context, admission())).expect("it is taken");
     let mut call = completion(&world, &[], FIRST);
     call.return_new_task = true;

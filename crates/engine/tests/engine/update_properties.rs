@@ -32,7 +32,8 @@ use segno_engine::{
     wake,
 };
 use segno_proto::{
-    enums::WorkflowTaskFailedCause,
+    common::RetryPolicy,
+    enums::{WorkflowExecutionStatus, WorkflowTaskFailedCause},
     events::{HistoryEvent, history_event::Attributes as A},
     nanos_duration,
     taskqueue::StickyExecutionAttributes,
@@ -49,6 +50,8 @@ struct Life {
     /// Tokens of tasks, fresh and stale.
     tokens: Vec<TaskRef>,
     names: usize,
+    /// Updates that earlier runs of the chain completed.
+    completed: BTreeSet<String>,
     log: Vec<String>,
     /// How often something happened, to see that lives mean something.
     counts: BTreeMap<&'static str, usize>,
@@ -70,8 +73,17 @@ impl Life {
         if random.once_in(4) {
             call.options.start_delay = Some(nanos_duration(30 * SECOND));
         }
+        if random.once_in(3) {
+            call.options.workflow_run_timeout = Some(nanos_duration(60 * SECOND));
+            call.options.retry_policy = Some(RetryPolicy {
+                initial_interval: Some(nanos_duration(2 * SECOND)),
+                backoff_coefficient: 1.0,
+                ..Default::default()
+            });
+        }
         let (world, _) = World::begin(call, EPOCH);
-        Self { random, world, tokens: Vec::new(), names: 0, log: Vec::new(), counts: BTreeMap::new() }
+        let completed = BTreeSet::new();
+        Self { random, world, tokens: Vec::new(), names: 0, completed, log: Vec::new(), counts: BTreeMap::new() }
     }
 
     fn count(&mut self, what: &'static str) {
@@ -144,9 +156,28 @@ impl Life {
         }
         if self.world.run.is_running() {
             rebuilt::check(&self.world);
-        } else if self.world.follow().is_some() {
-            self.tokens.clear();
-            invariants::check(&self.world);
+        } else {
+            self.follow();
+        }
+    }
+
+    /// Goes on with the run that follows one that closed: it knows what the chain completed, and has what no worker answered.
+    fn follow(&mut self) {
+        let closed = self.world.run.clone();
+        if self.world.follow().is_none() {
+            return;
+        }
+        self.tokens.clear();
+        invariants::check(&self.world);
+        let records = closed.update_records();
+        self.completed
+            .extend(records.iter().filter(|(_, record)| record.completed_event_id > 0).map(|(id, _)| id.clone()));
+        for (id, record) in records {
+            let waited = record.admitted_event_id > 0 && record.accepted_event_id == 0 && record.rejection.is_none();
+            if waited && closed.status() == WorkflowExecutionStatus::TimedOut {
+                assert_eq!(status::of(&self.world.run, &id), Some(Status::Admitted), "{id} goes to the next run");
+                self.count("moved");
+            }
         }
     }
 
@@ -164,7 +195,20 @@ impl Life {
         } else {
             UpdateLimits::default()
         };
-        let call = Admit { request: update_steps::request(&id, self.random.below(50)), durable, limits };
+        let mut call = Admit::new(update_steps::request(&id, self.random.below(50)), durable, limits);
+        let earlier = status::earlier_runs(&self.world.run, &id, &[]);
+        let known = status::of(&self.world.run, &id).is_some();
+        assert_eq!(self.completed.contains(&id) && !known, self.completed_in(&earlier, &id), "{id} in {earlier:?}");
+        if !earlier.is_empty() {
+            let answered =
+                self.world.call(|run, context| admit::admit(run, context, call.clone())).expect("it is known");
+            assert_eq!((answered.reply, answered.transition.durability), (earlier.clone(), Durability::Unchanged));
+            if self.completed.contains(&id) {
+                self.count("completed earlier");
+                return (format!("update {id}, completed in one of {earlier:?}"), None);
+            }
+            call.searched = earlier;
+        }
         let result = self.world.call(|run, context| admit::admit(run, context, call));
         if result.is_ok() && self.world.run.is_running() {
             let standing = status::of(&self.world.run, &id).expect("an update that was taken in is known");
@@ -177,6 +221,13 @@ impl Life {
             assert!(!stored || !self.world.run.is_speculating(), "a plain update costs no write");
         }
         (format!("update {id}{}", if durable { " durable" } else { "" }), result.err())
+    }
+
+    /// Whether one of these earlier runs completed an update.
+    fn completed_in(&self, runs: &[u64], id: &str) -> bool {
+        let searched = self.world.earlier.iter().filter(|(run, _)| runs.contains(&run.info.run_key));
+        let mut records = searched.filter_map(|(run, _)| run.update_record(id));
+        records.any(|record| record.completed_event_id > 0)
     }
 
     fn take_task(&mut self) -> (String, Option<Rejection>) {
@@ -264,7 +315,8 @@ impl Life {
             1 => said.push("refer nobody".to_owned()),
             2 => said.push(format!("accept {} echo bare", self.name("forgotten"))),
             3 => said.push("complete".to_owned()),
-            4 => said.push("continue".to_owned()),
+            4 | 5 => said.push("continue".to_owned()),
+            6 => said.push("fail".to_owned()),
             _ => {}
         }
         said
@@ -365,7 +417,9 @@ impl Life {
                 }
                 _ => false,
             };
-            let first = ended.stored.iter().find(admitted).map_or(first, |event| event.event_id.min(first));
+            let admission = ended.stored.iter().find(admitted).map(|event| event.event_id);
+            // None has one whose admission waited to become history when it was rejected.
+            let Some(first) = admission.into_iter().chain((first > 0).then_some(first)).min() else { continue };
             if first < to || !without_updates {
                 assert!(known.is_some(), "update {id} is lost by a reset: {record:?}");
             } else {
@@ -385,6 +439,12 @@ impl Life {
                 return;
             }
             let Some(task) = self.world.run.state().task.clone() else {
+                if self.world.run.state().first_task_due > 0 {
+                    self.world.now = self.world.wake_at().expect("the first task is due").max(self.world.now);
+                    let applied = wake::wake(&self.world.run, self.world.context());
+                    self.world.take(applied);
+                    continue;
+                }
                 if self.world.run.state().updates.values().all(|record| !record.is_accepted()) {
                     break;
                 }
@@ -520,6 +580,7 @@ fn any_update_ends_once() {
         }
     }
     let often = ["answered", "failed", "aborted", "discarded", "converted", "reset", "crashed with updates"];
-    assert!(only.is_some() || often.iter().all(|what| counts.get(what) > Some(&20)), "{counts:?}");
+    let often = often.into_iter().chain(["completed earlier", "moved"]);
+    assert!(only.is_some() || often.into_iter().all(|what| counts.get(what) > Some(&20)), "{counts:?}");
     assert_eq!(counts.get("open"), None, "settled lives leave nothing open");
 }

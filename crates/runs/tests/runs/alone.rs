@@ -70,7 +70,7 @@ async fn an_update_of_a_deleted_workflow_hears_of_its_end() {
         let asked = {
             let (runs, key) = (runs.clone(), key.clone());
             tokio::spawn(async move {
-                let call = Admit { request: update("u"), durable: false, limits: Default::default() };
+                let call = Admit::new(update("u"), false, Default::default());
                 let until = Instant::now() + Duration::from_secs(10);
                 runs.update_workflow(&key, &RunSelector::default(), call, WaitFor::Completed, until).await
             })

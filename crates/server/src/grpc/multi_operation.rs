@@ -40,7 +40,7 @@ impl Workflows {
             (content.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), content.request_id.clone());
         let workflow_id = start.workflow_id.clone();
         let start = namespace.start(options_of(start));
-        let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
+        let call = Admit::new(content, wait == WaitFor::Admitted, namespace.settings.updates);
         let done = self.node.runs.update_with_start(start, call, wait, patience.until).await;
         let StartedAndUpdated { start, update } = done.map_err(|error| match error {
             WithStartError::Start(error) => status::multi_operation(vec![Some(failed(error)), None]),

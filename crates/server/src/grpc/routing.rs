@@ -14,6 +14,7 @@ use segno_node::{
 };
 use segno_proto::{
     Rpc,
+    decode::decode,
     worker::WorkerHeartbeat,
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
@@ -80,7 +81,7 @@ pub(crate) enum RouteSource {
 /// The parts of a call that make it possible on another node.
 pub(crate) struct Forwarding {
     pub(crate) path: &'static str,
-    /// It may be made again when its answer was lost.
+    /// It changes nothing.
     pub(crate) reads: bool,
     pub(crate) route: RouteSource,
 }
@@ -91,6 +92,17 @@ impl Forwarding {
             RouteSource::Always(route) => Ok(route.clone()),
             RouteSource::Request(route) => route(message.clone()),
         }
+    }
+
+    /// Whether the call may be made again when its answer was lost. An update is recognised by its id; without one the node that
+    /// has answered chose it.
+    fn may_repeat(&self, message: &Bytes) -> bool {
+        if self.path != api::UpdateWorkflowExecutionRequest::PATH {
+            return self.reads;
+        }
+        let update = decode::<api::UpdateWorkflowExecutionRequest>(message.clone()).ok();
+        let meta = update.and_then(|update| update.request).and_then(|request| request.meta);
+        meta.is_some_and(|meta| !meta.update_id.is_empty())
     }
 }
 
@@ -359,7 +371,7 @@ pub(crate) async fn routed(
                         return answer;
                     }
                     Err(ForwardError::NotSent | ForwardError::Moved) => {}
-                    Err(ForwardError::Unknown) if call.reads => {}
+                    Err(ForwardError::Unknown) if call.may_repeat(&message) => {}
                     Err(ForwardError::Unknown) => {
                         let why = "the connection to the node that serves this broke".to_owned();
                         return Err(status::from_call(CallError::OutcomeUnknown(why)));

@@ -71,7 +71,7 @@ impl Workflows {
         let update = request.request.unwrap_or_default();
         let (id, request_id) =
             (update.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), update.request_id.clone());
-        let call = Admit { request: update, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
+        let call = Admit::new(update, wait == WaitFor::Admitted, namespace.settings.updates);
         let reply =
             self.node.runs.update_workflow(&key, &selector, call, wait, patience.until).await.map_err(failed)?;
         patience.check(&reply, wait)?;

@@ -72,6 +72,14 @@ pub fn by_the_end(run: &Run) -> Abort {
     outcome(Stage::AdmittedDurably, end_of(run)).unwrap_or(Abort::Closed)
 }
 
+/// Takes updates back from a worker that will not answer them.
+pub fn take_back(draft: &mut Draft) {
+    let sent: Vec<_> = draft.run.updates.waiting().iter().filter(|update| update.sent).cloned().collect();
+    for update in sent {
+        draft.step(UpdateMachine(&update.id), Event::Unsend, |draft| draft.run.updates.unsend(&update.id));
+    }
+}
+
 /// Ends every update that waits, as the table says.
 pub fn all(draft: &mut Draft, reason: Reason) {
     let waiting = draft.run.updates.waiting().to_vec();

@@ -20,7 +20,7 @@ use crate::{
     parts::{
         callbacks, pause_info as pause,
         update::{
-            admission::{in_flight, write_admission},
+            admission::{admit_durably, in_flight, keeps_requests, write_admission},
             status,
         },
         workflow_task,
@@ -36,26 +36,38 @@ const FAILING_ATTEMPTS: i32 = 3;
 #[derive(Clone, Debug)]
 pub struct Admit {
     /// The request, with its id.
-    pub request: Request,
+    pub request: Arc<Request>,
     /// Whether the admission itself must be stored before the caller is answered.
     pub durable: bool,
     /// The limits of the namespace.
     pub limits: UpdateLimits,
+    /// Keys of earlier runs of the chain that have not completed the update, although its digest led to them.
+    pub searched: Vec<u64>,
 }
 
 impl Admit {
+    /// A call for which no run was searched.
+    pub fn new(request: Request, durable: bool, limits: UpdateLimits) -> Self {
+        Self { request: Arc::new(request), durable, limits, searched: Vec::new() }
+    }
+
     /// The update's id.
     pub fn id(&self) -> &str {
         self.request.meta.as_ref().map_or("", |meta| &meta.update_id)
     }
 }
 
-/// Admits an update, or finds the one that has its id.
-pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<()>, Rejection> {
+/// Admits an update, or finds the one that has its id. Replies the keys of earlier runs that may have completed it, newest
+/// first; if there are any nothing is changed, and the call is to be made again when they have been searched.
+pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<Vec<u64>>, Rejection> {
     let mut draft = Draft::new(run, context);
+    let earlier = status::earlier_runs(run, call.id(), &call.searched);
+    if !earlier.is_empty() {
+        return Ok(draft.finish(earlier));
+    }
     if !run.is_running() {
         return match status::of(run, call.id()) {
-            Some(_) => Ok(draft.finish(())),
+            Some(_) => Ok(draft.finish(Vec::new())),
             None => Err(Rejection::Closed),
         };
     }
@@ -69,7 +81,7 @@ pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<()>, Re
         return Err(Rejection::Closing);
     }
     admit_into(&mut draft, call)?;
-    Ok(draft.finish(()))
+    Ok(draft.finish(Vec::new()))
 }
 
 /// A paused run takes no updates: no worker could answer them.
@@ -101,18 +113,16 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
     check_limits(draft, &call.limits, bytes)?;
     if call.durable {
         check_storable(&call.request, draft.context.limits.blob_bytes)?;
-        draft.step(UpdateMachine(&id), Event::Admit, |draft| {
-            write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
-            draft.run.updates.admit(id.clone(), None, 0);
-        });
+        admit_durably(draft, id, call.request, UpdateAdmittedEventOrigin::Unspecified);
         workflow_task::schedule_first_now(draft);
         return Ok(());
     }
     draft.step(UpdateMachine(&id), Event::Admit, |draft| {
-        draft.run.updates.admit(id.clone(), Some(Arc::new(call.request)), bytes);
+        draft.run.updates.admit(id.clone(), Some(call.request), bytes);
     });
     draft.touch_memory();
-    if draft.run.state.task.is_none() {
+    // Where the run before left a stored update, the first task brings both when it is due.
+    if draft.run.state.task.is_none() && !draft.run.updates.have_stored_unsent() {
         workflow_task::schedule_speculative(draft);
     }
     Ok(())
@@ -145,8 +155,9 @@ fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Reject
     let Some(waiting) = draft.run.updates.find(id).filter(|_| durable) else { return Ok(()) };
     let Some(request) = waiting.request.clone() else { return Ok(()) };
     check_storable(&request, draft.context.limits.blob_bytes)?;
-    write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
-    draft.run.updates.forget_request(id);
+    let keeps = keeps_requests(&draft.run);
+    write_admission(draft, id, request, UpdateAdmittedEventOrigin::Unspecified);
+    draft.run.updates.note_stored(id, keeps);
     workflow_task::schedule_first_now(draft);
     Ok(())
 }

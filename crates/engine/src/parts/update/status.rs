@@ -59,6 +59,15 @@ pub fn of(run: &Run, id: &str) -> Option<Status> {
     run.updates.find(id).map(|_| Status::Admitted)
 }
 
+/// Earlier runs of the chain that may have completed an update that a run does not know, newest first, but for those in `searched`.
+pub fn earlier_runs(run: &Run, id: &str, searched: &[u64]) -> Vec<u64> {
+    let Some(earlier) = &run.info.earlier_updates else { return Vec::new() };
+    match of(run, id) {
+        Some(_) => Vec::new(),
+        None => earlier.runs_of(id, searched),
+    }
+}
+
 /// The failure of an accepted update whose workflow ended first.
 pub(crate) fn closed_before_completion() -> Failure {
     server_failure(

@@ -236,7 +236,8 @@ fn check_updates(run: &Run, of_history: &BTreeMap<String, UpdateRecord>) {
     {
         assert!(waiting.iter().any(|update| update.id == *id), "update {id} is admitted by {record:?} and lost");
     }
-    let brought = run.state().task.is_some() || run.is_paused();
+    // The first task of a run brings what another run left to it, when it is due.
+    let brought = run.state().task.is_some() || run.state().first_task_due > 0 || run.is_paused();
     assert!(waiting.is_empty() || brought, "updates wait and no workflow task will bring them");
     if run.is_speculating() {
         assert!(!waiting.is_empty(), "a speculative task with nothing to bring");

@@ -4,6 +4,8 @@
 //! `accept u1`, `respond u1`, `reject u1`. The first two are a message and the command that names it (`bare`: the message
 //! alone); a rejection is a message alone. `refer X` is a command that names message X.
 
+use std::sync::Arc;
+
 use prost::Message as _;
 use segno_engine::{
     Rejection, Run, Transition,
@@ -55,18 +57,22 @@ pub fn limits(words: &Words<'_>) -> UpdateLimits {
 /// The call that a step `update u1` makes.
 pub fn admission(words: &Words<'_>) -> Admit {
     let bytes = words.get("bytes").map_or(0, |bytes| bytes.parse().expect("a number"));
-    Admit { request: request(words.at(0), bytes), durable: words.flag("durable"), limits: limits(words) }
+    let searched =
+        words.get("searched").map(|runs| runs.split(',').map(|key| key.parse().expect("a number")).collect());
+    let call = Admit::new(request(words.at(0), bytes), words.flag("durable"), limits(words));
+    Admit { searched: searched.unwrap_or_default(), ..call }
 }
 
-/// `update u1 [durable]`.
+/// `update u1 [durable] [searched=1,2]`. Says in which earlier runs it is to be searched first.
 pub fn update(world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
     let mut call = admission(words);
-    if let Some(meta) = call.request.meta.as_mut() {
+    if let Some(meta) = Arc::make_mut(&mut call.request).meta.as_mut() {
         // `times=` makes many updates out of one step.
         meta.update_id = meta.update_id.replace('%', &world.next_key.to_string());
     }
     let taken = world.call(|run, context| admit::admit(run, context, call))?;
-    Ok((String::new(), taken.transition))
+    let note = if taken.reply.is_empty() { String::new() } else { format!(", to search in runs {:?}", taken.reply) };
+    Ok((note, taken.transition))
 }
 
 /// Puts the commands and messages of an answer in their places.

@@ -156,6 +156,10 @@ impl World {
         if self.run.needs_start_event() {
             self.run.set_start_event(self.stored.first().cloned()).expect("the first event is stored");
         }
+        let missing = self.run.missing_admissions();
+        let admissions = self.stored.iter().filter(|event| missing.contains(&event.event_id));
+        self.run.set_admissions(&admissions.cloned().collect::<Vec<_>>());
+        assert!(self.run.missing_admissions().is_empty(), "history has every admission");
     }
 
     /// Goes on with the run that follows.

@@ -92,8 +92,7 @@ async fn ask(place: &Place, ledger: &Ledger, workflow: &str, id: &'static str) {
         let reply = match is_stored && answers == 0 {
             true => node.runs.poll_update(&key, "", id, wait, until).await,
             false => {
-                let call =
-                    Admit { request: request(id), durable: wait == WaitFor::Admitted, limits: Default::default() };
+                let call = Admit::new(request(id), wait == WaitFor::Admitted, Default::default());
                 node.runs.update_workflow(&key, &RunSelector::default(), call, wait, until).await
             }
         };
