@@ -24,8 +24,9 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from helpers import segno_binary
+from helpers import eventually, segno_binary
 from nodes import Cluster, connect, insist
+from updating import ADMITTED, poll, update_request, value
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -426,3 +427,27 @@ async def test_status_drain_and_fence(cluster: Cluster) -> None:
     unknown = [str(segno_binary()), "cluster", "drain", "nobody", "--address", one.address]
     refused = subprocess.run(unknown, capture_output=True, text=True)
     assert refused.returncode != 0 and "there is no node" in refused.stderr
+
+
+async def test_an_update_waits_while_its_node_dies(cluster: Cluster) -> None:
+    """The registry of updates dies with its node. The node that has the client's connection admits them again."""
+    one, two, three = cluster.nodes
+    client, queue = await connect(one), name("queue")
+    ids = [name("waiting") for _ in range(12)]
+    for id in ids:
+        await client.start_workflow(Waiting.run, 0, id=id, task_queue=queue)
+
+    async def ask(number: int) -> Any:
+        request = update_request(ids[number], "twice", number, id=f"u{number}")
+        # Without the retries of the SDK.
+        return await client.workflow_service.update_workflow_execution(
+            request, retry=False, timeout=timedelta(seconds=60)
+        )
+
+    calls = [asyncio.create_task(ask(number)) for number in range(len(ids))]
+    for number, id in enumerate(ids):
+        await eventually(lambda: poll(client, id, f"u{number}", ADMITTED))
+    two.kill()
+    async with worker(await connect(three), queue):
+        answers = await asyncio.wait_for(asyncio.gather(*calls), 60)
+        assert [value(answer.outcome) for answer in answers] == [2 * number for number in range(len(ids))]

@@ -221,21 +221,64 @@ def not_carried_over(s: Session) -> None:
     s.history(run=new_run)
 
 
-@scenario
-def same_id_on_new_run(s: Session) -> None:
-    """The same id is fresh on the run that a workflow continues as."""
-    run = s.start()
+def completed_then(s: Session, *closing: Fields, **more: object) -> str:
+    """Closes the workflow with the task that completes an update, and another run follows."""
+    run = s.start(**more)
     begun = s.admit()
     task = s.poll()
-    answer(s, task, accept(task.messages[0]), respond(task.messages[0]), then=(GO_ON,))
+    answer(s, task, accept(task.messages[0]), respond(task.messages[0]), then=closing)
     s.join(begun)
     s.wait_new_run(run)
-    begun = s.admit()
+    return run
+
+
+def answer_again(s: Session, then: tuple[Fields, ...] = ()) -> None:
+    """Answers the updates of the next task otherwise than the first run did. In Segno it brings none."""
     task = s.poll()
-    answer(s, task, accept(task.messages[0]), respond(task.messages[0], {"success": {}}))
+    again = [said for message in task.messages for said in (accept(message), respond(message, {"success": {}}))]
+    answer(s, task, *again, then=then)
+
+
+@scenario
+def same_id_on_new_run(s: Session) -> None:
+    """The same id is fresh on the run that a workflow continues as; Segno answers as the first run did."""
+    run = completed_then(s, GO_ON)
+    begun = s.admit()
+    answer_again(s)
     s.join(begun)
     s.update(run=run)
     s.update()
+
+
+@scenario
+def same_id_on_retried_run(s: Session) -> None:
+    """The same id is fresh on the run that a failed workflow is retried as; Segno answers as the first run did."""
+    completed_then(s, fail(), retry_policy=retry(1, maximum_attempts=2))
+    begun = s.admit()
+    answer_again(s)
+    s.join(begun)
+
+
+@scenario
+def same_id_after_two_runs(s: Session) -> None:
+    """The workflow continues as new twice and ends: asked again it is closed; Segno answers as the first run did."""
+    run = completed_then(s, GO_ON)
+    second = s.wait_new_run(run)
+    s.complete(s.poll(), GO_ON)
+    s.wait_new_run(second)
+    s.complete(s.poll(), complete())
+    s.update()
+    s.poll_update()
+
+
+@scenario
+def polled_on_new_run(s: Session) -> None:
+    """Without a run id an outcome is not found once the workflow has continued as new; Segno finds it."""
+    run = completed_then(s, GO_ON)
+    s.poll_update()
+    s.poll_update(stage="COMPLETED")
+    s.poll_update(run=run)
+    s.poll_update(run=s.wait_new_run(run))
 
 
 @scenario

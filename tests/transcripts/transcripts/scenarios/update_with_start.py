@@ -274,6 +274,22 @@ def continued_while_waiting(s: Session) -> None:
 
 
 @scenario
+def same_id_on_new_run(s: Session) -> None:
+    """The workflow has continued as new since the update was completed: it is fresh; Segno answers as the first run did."""
+    begun = admit_both(s, **USE_EXISTING)
+    task = s.poll()
+    go_on = command("CONTINUE_AS_NEW_WORKFLOW_EXECUTION", workflow_type={"name": "wt"})
+    answer(s, task, accept(task.messages[0]), respond(task.messages[0]), then=(go_on,))
+    s.join(begun)
+    s.wait_new_run(task.workflow_execution.run_id)
+    begun = begin_both(s, **USE_EXISTING)
+    task = s.poll()
+    again = [said for message in task.messages for said in (accept(message), respond(message, {"success": {}}))]
+    answer(s, task, *again)
+    s.join(begun)
+
+
+@scenario
 def task_failed(s: Session) -> None:
     """The worker's wrong answer: the start stands, the update's error is told."""
     begun = begin_both(s, **USE_EXISTING)
