@@ -13,7 +13,8 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from helpers import SegnoServer, raises
-from scripts import Flows, eventually, start
+from nexus import create_endpoint
+from scripts import QUEUE, Flows, eventually, start
 
 NAMESPACE = "short"
 KEPT = 40
@@ -154,3 +155,45 @@ async def test_tasks_that_were_pending_at_the_checkpoint(client: Client, flows: 
     await eventually(waits, 30)
     pending = (await handle.describe()).raw_description.pending_activities
     assert len(pending) == 3
+
+
+CALLS = """workflow calls(endpoint, n) {
+  let i = 0, sum = 0
+  while (i < n) {
+    const calls = [i, 1].map(x => Nexus.call(endpoint, "Any", "double", x))
+    sum += (await Task.all(calls)).reduce((a, b) => a + b, 0)
+    i += 1
+    for (const x of List.range(4)) await Task.delay("1ms")
+  }
+  const open = Nexus.call(endpoint, "Any", "wait")
+  const won = await Task.race([open, wait_for_signal("go")])
+  return [i, sum, won.result]
+}
+"""
+
+
+@pytest.mark.asyncio
+async def test_operations_after_compaction(client: Client, flows: Flows) -> None:
+    """History does not name the promises of Nexus operations: they are counted from the checkpoint on."""
+    flows.deploy("workflow double(x) { return x * 2 }")
+    flows.deploy("workflow wait() { return await wait_for_signal('end') }")
+    flows.deploy(CALLS)
+    await create_endpoint(client, "scripts", NAMESPACE, QUEUE)
+    handle = await start(client, "calls", "calls", "scripts", 20)
+    events, removed = await compacted(handle)
+    turns = [event for event in turns_of(events) if event > removed]
+    seen = 0
+    for event in turns[:-1]:
+        answer = flows.call("GET", "/runs/calls/flow", at_event=event)
+        [code] = answer.body["code"]
+        done = code["frames"][0]["variables"]["i"]
+        if "timer" not in str(code["waiting_for"]):
+            assert code["waiting_for"] == [f"nexus-{2 * done + 1}", f"nexus-{2 * done + 2}"], answer
+            seen += 1
+    assert seen > 1
+    for place in [0, len(turns) // 2, -1]:
+        handle = await reset(client, handle, turns[place])
+        events, removed = await compacted(handle)
+        turns = [event for event in turns_of(events) if event > removed]
+    await handle.signal("go", "gone")
+    assert await handle.result() == [20, 420, "gone"]

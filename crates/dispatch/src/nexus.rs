@@ -115,9 +115,9 @@ impl Dispatch {
 
     fn queue_of(&self, endpoint: &Arc<Endpoint>) -> Destination {
         match &endpoint.target {
-            Some(EndpointTarget::Worker(target)) if target.queue == script::QUEUE => Destination::Server,
             Some(EndpointTarget::Worker(target)) => {
                 match self.runs.namespaces.find(&NamespaceName::Id(target.namespace_id.clone())) {
+                    Some(_) if target.queue == script::QUEUE => Destination::Server,
                     Some(namespace) => Destination::Queue(QueueKey {
                         namespace: namespace.key,
                         kind: QueueKind::Nexus,

@@ -25,7 +25,7 @@ pub struct TakenRequest {
     pub current: Arc<Current>,
 }
 
-/// What became of a request that this node itself made to a handler.
+/// The outcome of a request that this node itself made to a handler.
 pub enum RequestOutcome {
     /// The answer to the request to start the operation.
     Start(StartAnswer),
