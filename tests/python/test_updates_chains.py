@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from temporalio import workflow
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WithStartWorkflowOperation
 from temporalio.common import RetryPolicy, WorkflowIDConflictPolicy
 from temporalio.exceptions import ApplicationError
@@ -188,6 +189,27 @@ async def test_admission_of_what_an_earlier_run_completed(env: Env):
         again = await admit(env.client, env.id, "ask", "", id="one")
         assert (again.stage, value(again.outcome)) == (COMPLETED, 101)
         assert (await event_counts(env.handle()))["WorkflowExecutionUpdateAdmitted"] == 0
+
+
+async def test_a_deleted_run_has_completed_nothing(env: Env):
+    async with env.worker(Chained):
+        handle = await env.start(Chained)
+        first = handle.first_execution_run_id or ""
+        assert (await ask(env, "one"), await ask(env, "two", "continue")) == (101, 101)
+        await next_run(env, first)
+        assert await ask(env, "one") == 101
+        request = DeleteWorkflowExecutionRequest(namespace=NAMESPACE, workflow_execution=env.execution(first))
+        await env.client.workflow_service.delete_workflow_execution(request)
+
+        async def is_gone() -> bool:
+            error = await raises(RPCError, env.handle(run_id=first).describe())
+            return error.status == RPCStatusCode.NOT_FOUND
+
+        await eventually(is_gone)
+        missing = await raises(RPCError, poll(env.client, env.id, "one"))
+        assert missing.status == RPCStatusCode.NOT_FOUND
+        assert (await ask(env, "one"), await ask(env, "one")) == (201, 201)
+    assert Chained.handled[env.id] == ["one", "two", "one"]
 
 
 async def test_a_new_start_knows_nothing_of_an_execution_that_ended(env: Env):
