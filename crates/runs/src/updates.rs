@@ -66,7 +66,7 @@ pub(crate) struct UpdateWait {
 /// continues as new all the time.
 pub(crate) const SEARCHES_MAX: usize = 20;
 
-/// What became of a call that brings an update.
+/// The outcome of a call that brings an update.
 enum Admission {
     /// This run has it.
     In(String),
