@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from google.protobuf.duration_pb2 import Duration
+from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest, ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import Worker
 
 from helpers import SegnoServer, raises
 from nexus import create_endpoint
@@ -86,6 +88,33 @@ async def reset(client: Client, handle: WorkflowHandle, event: int) -> WorkflowH
     )
     response = await client.workflow_service.reset_workflow_execution(request)
     return client.get_workflow_handle(handle.id, run_id=response.run_id)
+
+
+@activity.defn
+async def double(x: int) -> int:
+    return 2 * x
+
+
+@pytest.mark.asyncio
+async def test_a_loop_over_tasks_is_compacted(client: Client, flows: Flows) -> None:
+    """A task is pending at each checkpoint: what was before it goes all the same."""
+    flows.deploy(
+        """workflow steps(n) {
+  let sum = 0
+  for (const i of List.range(n)) sum += await Task.run("double", i)
+  return [sum, await wait_for_signal("go")]
+}
+"""
+    )
+    async with Worker(client, task_queue="default", activities=[double]):
+        handle = await start(client, "steps", "steps", 60)
+        events, removed = await compacted(handle)
+        assert len(events) < 4 * KEPT
+        turns = [event for event in turns_of(events) if event > removed]
+        handle = await reset(client, handle, turns[len(turns) // 2])
+        await compacted(handle)
+        await handle.signal("go", "gone")
+        assert await handle.result() == [60 * 59, "gone"]
 
 
 @pytest.mark.asyncio

@@ -11,9 +11,9 @@ impl Scripts {
     /// stays.
     pub(super) async fn compact(&self, run: &mut Run, transition: &mut Transition) {
         let limits = self.runs.context(NamespaceKey(run.info.namespace_key)).limits;
-        let Some(until) = script::compactable(run, &limits) else { return };
-        match self.first_removable(run).await {
-            Ok(from) if from < until => {
+        let Some(last) = script::compactable(run, &limits) else { return };
+        match self.removable(run, last).await {
+            Ok((from, until)) if from < until => {
                 let marker = marker(run, from, until, self.runs.now());
                 transition.compaction = Some(Box::new(Compaction { from, until, marker }));
                 script::compacted(run, until);
@@ -24,10 +24,13 @@ impl Scripts {
         }
     }
 
-    /// The first event after the first stored batch.
-    async fn first_removable(&self, run: &Run) -> Result<i64, CallError> {
+    /// The first event after the first stored batch, and the last one of the batches that end by this event.
+    async fn removable(&self, run: &Run, last: i64) -> Result<(i64, i64), CallError> {
         let key = RunKey(run.info.run_key);
-        let first = self.runs.store.history(key, 1, 2, 1, usize::MAX).await?;
-        first.first().map(|batch| batch.last_event_id + 1).ok_or_else(|| damaged(run, "no first event"))
+        let batch_of = async |event: i64| {
+            let found = self.runs.store.history(key, event, event + 1, 1, usize::MAX).await?;
+            found.into_iter().next().ok_or_else(|| damaged(run, "an event is missing"))
+        };
+        Ok((batch_of(1).await?.last_event_id + 1, batch_of(last + 1).await?.first_event_id - 1))
     }
 }

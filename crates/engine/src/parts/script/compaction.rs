@@ -34,8 +34,8 @@ fn first_pending(state: &RunState) -> Option<i64> {
     state.activities.keys().next().into_iter().chain(state.operations.keys().next()).min().copied()
 }
 
-/// The last event that history can do without, if it has become long. What activities and Nexus operations were scheduled with
-/// stays that are pending now, or were at the checkpoint to which the run can be reset.
+/// The last event that history can do without, if it has become long: whole batches up to it can be removed. What activities and Nexus
+/// operations were scheduled with stays that are pending now, or were at the checkpoint to which the run can be reset.
 pub fn compactable(run: &Run, limits: &Limits) -> Option<i64> {
     let script = run.state.script.as_ref()?;
     if run.state.next_event_id - 1 - script.compacted_until <= 2 * limits.script_events_kept {
@@ -44,8 +44,9 @@ pub fn compactable(run: &Run, limits: &Limits) -> Option<i64> {
     let oldest = script.checkpoints.first().filter(|_| script.checkpoints.len() == CHECKPOINTS_MAX)?;
     let pending = first_pending(&run.state).into_iter();
     let needed = pending.chain([oldest.needed_event_id]).filter(|id| *id > 0).min().unwrap_or(i64::MAX);
-    let oldest = oldest.event_id;
-    (oldest > script.compacted_until && oldest < needed).then_some(oldest)
+    let last = oldest.event_id.min(needed - 1);
+    // Of something that stays pending for long, not each turn tries again.
+    (last - script.compacted_until > limits.script_events_kept / 2).then_some(last)
 }
 
 /// History up to this event was removed.
