@@ -121,11 +121,10 @@ impl CallError {
     /// Whether the same call may succeed later, without a change to the run it is for.
     pub fn is_temporary(&self) -> bool {
         use CallError::{Busy, Moved, OutcomeUnknown, Overloaded, ShuttingDown, StorageFull, Unavailable, UpdateLost};
-        match self {
-            Unavailable(_) | OutcomeUnknown(_) | StorageFull(_) => true,
-            Busy | Overloaded | ShuttingDown | Moved | UpdateLost => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Unavailable(_) | OutcomeUnknown(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown | Moved | UpdateLost
+        )
     }
 }
 
