@@ -328,16 +328,17 @@ async fn two_callers_of_one_workflow() {
         .build()
         .unwrap();
     let body = async {
-        let first = queue.start::<Order>("first", "shared".to_owned()).await?;
-        let second = queue.start::<Order>("second", "shared".to_owned()).await?;
-        for handle in [&first, &second] {
+        let started = async |id: &str| {
+            let handle = queue.start::<Order>(id, "shared".to_owned()).await?;
             for _ in 0..100 {
                 if count(&handle.history().await?, EventType::NexusOperationStarted) == 1 {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-        }
+            Ok::<_, ClientError>(handle)
+        };
+        let (first, second) = (started("first").await?, started("second").await?);
         let tea = client.handle::<WaitForTea>("shared");
         tea.signal(TEA, 42).await?;
         assert_eq!((first.result().await?, second.result().await?), (42, 42));
