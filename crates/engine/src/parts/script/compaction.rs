@@ -45,8 +45,8 @@ pub fn compactable(run: &Run, limits: &Limits) -> Option<i64> {
     let pending = first_pending(&run.state).into_iter();
     let needed = pending.chain([oldest.needed_event_id]).filter(|id| *id > 0).min().unwrap_or(i64::MAX);
     let last = oldest.event_id.min(needed - 1);
-    // Of something that stays pending for long, not each turn tries again.
-    (last - script.compacted_until > limits.script_events_kept / 2).then_some(last)
+    // While something old stays pending it is not worth it: a run whose history was removed cannot be reset to before its checkpoints.
+    (last - script.compacted_until >= limits.script_events_kept).then_some(last)
 }
 
 /// History up to this event was removed.
