@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import urllib.request
 from datetime import timedelta
 
@@ -9,15 +10,19 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.namespace.v1 import UpdateNamespaceInfo
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest, UpdateNamespaceRequest
-from temporalio.client import Client, WorkflowFailureError
+from temporalio import workflow
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from helpers import SegnoServer, raises
+from helpers import SegnoServer, event_counts, raises
 from scripts import Flows, event_types, eventually
 from updating import ADMITTED, Basket, update_request
 
 IN_FLIGHT = "segno.update.in-flight-max"
 TOTAL = "segno.update.total-max"
+SPECULATIVE_WAIT = "segno.update.speculative-wait-ms"
+DISCARDED_EVENTS = "segno.update.discarded-events-max"
 
 
 async def namespace_with(client: Client, name: str, settings: dict[str, str]) -> None:
@@ -83,12 +88,73 @@ async def test_limits_of_updates_are_set_per_namespace(own: SegnoServer) -> None
     assert refused.status == RPCStatusCode.FAILED_PRECONDITION
 
 
+@workflow.defn
+class Waits:
+    """A workflow whose first task schedules a timer, so that the next one has an event that the worker has not seen."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await asyncio.sleep(3600)
+
+    @workflow.update
+    async def ask(self) -> None: ...
+
+    @ask.validator
+    def refuses(self) -> None:
+        raise ValueError("no")
+
+
+async def test_events_of_discarded_tasks_are_set_per_namespace(own: SegnoServer) -> None:
+    """A rejected update leaves no trace, unless its task had more events than may be discarded."""
+    client = await Client.connect(own.address)
+    completed: dict[str, int] = {}
+    for namespace, settings in (("some", {}), ("none", {DISCARDED_EVENTS: "0"})):
+        await namespace_with(client, namespace, settings)
+        there = await Client.connect(own.address, namespace=namespace)
+        async with Worker(there, task_queue="w", workflows=[Waits], workflow_runner=UnsandboxedWorkflowRunner()):
+            handle = await there.start_workflow(Waits.run, id="w", task_queue="w")
+
+            async def waits() -> bool:
+                return (await event_counts(handle))["TimerStarted"] == 1
+
+            await eventually(waits)
+            await raises(WorkflowUpdateFailedError, handle.execute_update(Waits.ask))
+        completed[namespace] = (await event_counts(handle))["WorkflowTaskCompleted"]
+    assert completed == {"some": 1, "none": 2}
+
+
+async def test_the_wait_of_speculative_tasks_is_set_per_namespace(own: SegnoServer) -> None:
+    """A speculative task that no worker takes becomes a normal one, which is in history."""
+    client = await Client.connect(own.address)
+    scheduled: dict[str, int] = {}
+    for namespace, wait in (("long", "600000"), ("short", "100")):
+        await namespace_with(client, namespace, {SPECULATIVE_WAIT: wait})
+        there = await Client.connect(own.address, namespace=namespace)
+        # Without a cache the worker has no sticky queue, which has a time-out of its own.
+        runner = UnsandboxedWorkflowRunner()
+        async with Worker(there, task_queue="w", workflows=[Waits], workflow_runner=runner, max_cached_workflows=0):
+            handle = await there.start_workflow(Waits.run, id="w", task_queue="w")
+
+            async def waits() -> bool:
+                return (await event_counts(handle))["TimerStarted"] == 1
+
+            await eventually(waits)
+        asked = asyncio.create_task(handle.execute_update(Waits.ask))
+        # Shorter than the default, so that only the setting can be what makes the difference.
+        await asyncio.sleep(2)
+        scheduled[namespace] = (await event_counts(handle))["WorkflowTaskScheduled"]
+        asked.cancel()
+    assert scheduled == {"long": 1, "short": 2}
+
+
 @pytest.mark.parametrize(
     ("name", "value", "says"),
     [
         ("segno.update.in-flight", "1", "is not a setting. Settings are segno.update."),
         (IN_FLIGHT, "many", "must be a whole number"),
         (TOTAL, "-1", "must be a whole number"),
+        (SPECULATIVE_WAIT, "0", "must be a whole number from 1 to 600000"),
+        (DISCARDED_EVENTS, "10001", "must be a whole number from 0 to 10000"),
     ],
 )
 async def test_mistakes_are_refused(own: SegnoServer, name: str, value: str, says: str) -> None:

@@ -59,7 +59,6 @@ impl Dispatch {
         let moved = Arc::new(AtomicBool::new(false));
         let has_moved = moved.clone();
         let apply = move |run: &Run, context: Context| {
-            let context = Context { limits: namespace.settings.limits(context.limits), ..context };
             let target = runs.target_of(run, call.version.as_ref());
             let call = CompleteTask { target, ..call };
             let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };

@@ -25,9 +25,10 @@ pub const HISTORY_BYTES_MAX: i64 = 50 * 1024 * 1024;
 pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
 /// From here on the server suggests to the worker to continue as new, unless [`Limits`] says otherwise.
 pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
-/// How long a speculative workflow task may wait on a normal queue before it becomes a normal one.
+/// How long a speculative workflow task may wait on a normal queue before it becomes a normal one, unless [`Limits`] says otherwise.
 pub const SPECULATIVE_SCHEDULE_TO_START: Nanos = 5 * SECOND;
-/// Events since the last completed task up to which a speculative one may be discarded, for workers that can take it.
+/// Events since the last completed task up to which a speculative one may be discarded, for workers that can take it, unless
+/// [`Limits`] says otherwise.
 pub const DISCARD_EVENTS_MAX: i64 = 10;
 /// Largest state of one run; passing it ends the run.
 pub const STATE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -84,6 +85,10 @@ pub struct Limits {
     pub transaction_bytes: usize,
     /// Most pending Nexus operations of one run.
     pub pending_operations: usize,
+    /// How long a speculative workflow task may wait on a normal queue before it becomes a normal one.
+    pub speculative_schedule_to_start: Nanos,
+    /// Events since the last completed task up to which a speculative one may be discarded, for workers that can take it.
+    pub discard_events: i64,
     /// Events of a script between two checkpoints. History is compacted when twice as many are there.
     pub script_events_kept: i64,
 }
@@ -98,6 +103,8 @@ impl Default for Limits {
             failure_bytes_kept: FAILURE_BYTES_KEPT,
             transaction_bytes: TRANSACTION_BYTES_MAX,
             pending_operations: PENDING_OPERATIONS_MAX,
+            speculative_schedule_to_start: SPECULATIVE_SCHEDULE_TO_START,
+            discard_events: DISCARD_EVENTS_MAX,
             script_events_kept: SCRIPT_EVENTS_KEPT,
         }
     }

@@ -177,11 +177,7 @@ impl Runs {
     /// Time, ids and limits for a call in a namespace that creates no run.
     pub fn context(&self, namespace: NamespaceKey) -> Context {
         let settings = self.namespaces.by_key(namespace).map(|known| known.settings).unwrap_or_default();
-        let limits = Limits {
-            updates_suggest: settings.updates.suggest(),
-            script_events_kept: settings.flows.history_events_kept as i64,
-            ..self.options.limits
-        };
+        let limits = settings.limits(self.options.limits);
         Context { now: self.now(), new_run_key: 0, new_run_seed: self.ids.bits(), limits, script: None }
     }
 

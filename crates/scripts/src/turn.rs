@@ -170,7 +170,6 @@ impl Scripts {
         mut turned: TurnResult,
         flushed: usize,
     ) -> Result<TurnTransition, TurnRejected> {
-        let context = Context { limits: namespace.settings.limits(context.limits), ..context };
         let answer = commands::task_answer(run, &mut turned, flushed);
         let call = self.complete_call(namespace, run, answer)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };

@@ -26,7 +26,7 @@ use crate::{
     },
     commands::{self, scope::CommandScope},
     error::{CommandError, Rejection, TaskFailure},
-    limits::{DISCARD_EVENTS_MAX, TASK_HEARTBEAT_MAX, UpdateLimits},
+    limits::{TASK_HEARTBEAT_MAX, UpdateLimits},
     parts::{
         activity::{self, attempt::Taker},
         builds::{self, Build},
@@ -177,7 +177,7 @@ fn apply(
 ) -> Result<Applied<Completed>, CommandError> {
     let mut draft = Draft::new(run, context);
     let mut inbox = Inbox::new(call.messages.clone(), call.update_limits);
-    if leaves_no_trace(run, call, task) {
+    if leaves_no_trace(run, call, task, draft.context.limits.discard_events) {
         return discard(draft, inbox, call);
     }
     if call.script.as_ref().is_some_and(|turn| turn.took_buffered) {
@@ -277,8 +277,8 @@ fn apply(
 /// Whether a speculative task was for nothing: the worker wants nothing and accepts nothing, so that history need not
 /// know. What the worker has seen beyond its last completed task must be little enough for it to forget; a script has
 /// nothing to forget.
-fn leaves_no_trace(run: &Run, call: &CompleteTask, task: &WorkflowTask) -> bool {
-    let seen_max = if call.discards_with_events { DISCARD_EVENTS_MAX } else { 0 };
+fn leaves_no_trace(run: &Run, call: &CompleteTask, task: &WorkflowTask, discard_events_max: i64) -> bool {
+    let seen_max = if call.discards_with_events { discard_events_max } else { 0 };
     task.kind() == TaskKind::Speculative
         && call.commands.is_empty()
         && !call.force_new_task

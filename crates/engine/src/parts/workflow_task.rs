@@ -114,13 +114,13 @@ pub fn schedule_speculative(draft: &mut Draft) {
 }
 
 fn place_speculative(draft: &mut Draft) {
-    let now = draft.now();
+    let (now, patience) = (draft.now(), draft.context.limits.speculative_schedule_to_start);
     let state = &mut draft.run.state;
     state.task_stamp += 1;
     let (queue, sticky, schedule_to_start) = match &state.sticky {
-        _ if state.script.is_some() => (script::QUEUE.to_owned(), false, limits::SPECULATIVE_SCHEDULE_TO_START),
+        _ if state.script.is_some() => (script::QUEUE.to_owned(), false, patience),
         Some(sticky) => (sticky.queue.clone(), true, sticky.schedule_to_start),
-        None => (draft.run.info.task_queue.clone(), false, limits::SPECULATIVE_SCHEDULE_TO_START),
+        None => (draft.run.info.task_queue.clone(), false, patience),
     };
     state.task = Some(WorkflowTask {
         kind: TaskKind::Speculative as i32,
@@ -142,13 +142,13 @@ fn place_speculative(draft: &mut Draft) {
 /// Takes the run off the worker that has it in its cache. A task that waits is offered again, where any worker may have it.
 pub(crate) fn leave_sticky_queue(draft: &mut Draft) {
     draft.run.state.sticky = None;
-    let normal = draft.run.info.task_queue.clone();
+    let (normal, patience) = (draft.run.info.task_queue.clone(), draft.context.limits.speculative_schedule_to_start);
     let Some(task) = draft.run.state.task.as_mut().filter(|task| task.started_event_id == 0) else { return };
     if task.sticky {
         task.queue = normal;
         task.sticky = false;
         task.schedule_to_start = match task.kind() {
-            TaskKind::Speculative => limits::SPECULATIVE_SCHEDULE_TO_START,
+            TaskKind::Speculative => patience,
             TaskKind::Normal => 0,
         };
     }

@@ -4,15 +4,19 @@
 use std::collections::BTreeMap;
 
 use segno_engine::{
-    limits::{Limits, SCRIPT_EVENTS_KEPT},
+    limits::{DISCARD_EVENTS_MAX, Limits, SCRIPT_EVENTS_KEPT, SPECULATIVE_SCHEDULE_TO_START},
     update::UpdateLimits,
 };
+
+const NANOS_PER_MS: i64 = 1_000_000;
 
 /// The prefix of the server's own names.
 const OURS: &str = "segno.";
 const IN_FLIGHT: &str = "segno.update.in-flight-max";
 const IN_FLIGHT_BYTES: &str = "segno.update.in-flight-bytes-max";
 const TOTAL: &str = "segno.update.total-max";
+const SPECULATIVE_WAIT: &str = "segno.update.speculative-wait-ms";
+const DISCARDED_EVENTS: &str = "segno.update.discarded-events-max";
 const STEPS: &str = "segno.flow.steps-max";
 const STATE_BYTES: &str = "segno.flow.state-bytes-max";
 const EVENTS_KEPT: &str = "segno.flow.history-events-kept";
@@ -22,10 +26,12 @@ const POLLERS: &str = "segno.limit.pollers";
 const OPEN_RUNS: &str = "segno.limit.open-workflows";
 const STARTS: &str = "segno.limit.starts-per-second";
 const OPERATIONS: &str = "segno.nexus.pending-operations-max";
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 14] = [
     IN_FLIGHT,
     IN_FLIGHT_BYTES,
     TOTAL,
+    SPECULATIVE_WAIT,
+    DISCARDED_EVENTS,
     STEPS,
     STATE_BYTES,
     EVENTS_KEPT,
@@ -36,6 +42,11 @@ const KNOWN: [&str; 12] = [
     STARTS,
     OPERATIONS,
 ];
+
+/// Without an end, a speculative task whose offer is lost would never become a normal one.
+const SPECULATIVE_WAIT_MS_MAX: u64 = 600_000;
+/// The worker gets these events again with each update that it rejects.
+const DISCARDED_EVENTS_MAX: u64 = 10_000;
 
 /// The defaults of the language. A test of `segno-scripts` compares them.
 const STEPS_DEFAULT: u64 = 5_000_000;
@@ -52,6 +63,8 @@ const EVENTS_KEPT_MIN: u64 = 10;
 pub struct Settings {
     /// Limits of updates.
     pub updates: UpdateLimits,
+    /// Limits of speculative workflow tasks.
+    pub speculation: SpeculationLimits,
     /// Limits of scripts.
     pub flows: FlowLimits,
     /// Limits of calls.
@@ -73,6 +86,24 @@ pub struct CallLimits {
     pub open_runs: usize,
     /// Workflows that are started in a second.
     pub starts_per_second: usize,
+}
+
+/// The limits of a namespace for speculative workflow tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeculationLimits {
+    /// Milliseconds for which one may wait on a normal queue before it becomes a normal task.
+    pub wait_ms: u64,
+    /// Events that a worker may see again because the task that had them is discarded.
+    pub discarded_events: u64,
+}
+
+impl Default for SpeculationLimits {
+    fn default() -> Self {
+        Self {
+            wait_ms: (SPECULATIVE_SCHEDULE_TO_START / NANOS_PER_MS) as u64,
+            discarded_events: DISCARD_EVENTS_MAX as u64,
+        }
+    }
 }
 
 /// The limits of a namespace for its scripts.
@@ -99,6 +130,8 @@ impl Settings {
         let mut settings = Self::default();
         for (name, value) in data.iter().filter(|(name, value)| name.starts_with(OURS) && !value.is_empty()) {
             let bounded = match name.as_str() {
+                SPECULATIVE_WAIT => Some((&mut settings.speculation.wait_ms, 1, SPECULATIVE_WAIT_MS_MAX)),
+                DISCARDED_EVENTS => Some((&mut settings.speculation.discarded_events, 0, DISCARDED_EVENTS_MAX)),
                 STEPS => Some((&mut settings.flows.steps, 1, STEPS_MAX)),
                 STATE_BYTES => Some((&mut settings.flows.state_bytes, 1, STATE_BYTES_MAX)),
                 EVENTS_KEPT => Some((&mut settings.flows.history_events_kept, EVENTS_KEPT_MIN, EVENTS_KEPT_MAX)),
@@ -136,7 +169,14 @@ impl Settings {
             Some(0) => usize::MAX,
             Some(most) => most,
         };
-        Limits { pending_operations, ..of_server }
+        Limits {
+            pending_operations,
+            updates_suggest: self.updates.suggest(),
+            speculative_schedule_to_start: self.speculation.wait_ms as i64 * NANOS_PER_MS,
+            discard_events: self.speculation.discarded_events as i64,
+            script_events_kept: self.flows.history_events_kept as i64,
+            ..of_server
+        }
     }
 }
 
@@ -166,6 +206,17 @@ mod tests {
         for (value, most) in [("", 30), ("7", 7), ("0", usize::MAX)] {
             let set = read(&[(OPERATIONS, value)]).expect("it is right");
             assert_eq!(set.limits(of_server).pending_operations, most, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn speculative_tasks_wait_and_are_discarded_as_the_namespace_says() {
+        let of_server = Limits::default();
+        assert_eq!(Settings::default().limits(of_server), of_server);
+        let set = read(&[(SPECULATIVE_WAIT, "250"), (DISCARDED_EVENTS, "0")]).expect("they are right").limits(of_server);
+        assert_eq!((set.speculative_schedule_to_start, set.discard_events), (250_000_000, 0));
+        for (name, value) in [(SPECULATIVE_WAIT, "0"), (SPECULATIVE_WAIT, "600001"), (DISCARDED_EVENTS, "10001")] {
+            assert!(read(&[(name, value)]).is_err_and(|text| text.contains(" from ")), "{name}={value}");
         }
     }
 
