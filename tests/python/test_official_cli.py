@@ -115,7 +115,7 @@ def masked(text: str) -> str:
         (r'"(conflictToken|taskToken|nextPageToken|binaryChecksum|sdkVersion|sdkName|buildId|historySizeBytes|id)": "[^"]*"', r'"\1": X'),
         (r"(StateTransitionCount|HistoryLength|HistorySize|Run Time|RunTime|Duration)( +).*", r"\1 N"),
         # A second later "now" is "1 second ago".
-        (r"(CreatedAt +)now\b", r"\1SPAN"),
+        (r"(CreatedAt +|  )now\b", r"\1SPAN"),
         (r"\b(a few|an?|\d+(\.\d+)?) ?(microseconds?|milliseconds?|seconds?|minutes?|hours?|µs|ms|s|m|h)( ago)?\b", "SPAN"),
         (r"127\.0\.0\.1:\d+|localhost:\d+", "ADDRESS"),
         (r"-?\d+\.\d+(e[+-]?\d+)?", "NUMBER"),
