@@ -124,9 +124,9 @@ async def test_events_of_discarded_tasks_are_set_per_namespace(own: SegnoServer)
 
 
 async def test_the_wait_of_speculative_tasks_is_set_per_namespace(own: SegnoServer) -> None:
-    """A speculative task that no worker takes becomes a normal one, which is in history."""
+    """A speculative task that no worker takes times out, and a normal one follows it."""
     client = await Client.connect(own.address)
-    scheduled: dict[str, int] = {}
+    timed_out: dict[str, int] = {}
     for namespace, wait in (("long", "600000"), ("short", "100")):
         await namespace_with(client, namespace, {SPECULATIVE_WAIT: wait})
         there = await Client.connect(own.address, namespace=namespace)
@@ -142,9 +142,9 @@ async def test_the_wait_of_speculative_tasks_is_set_per_namespace(own: SegnoServ
         asked = asyncio.create_task(handle.execute_update(Waits.ask))
         # Shorter than the default, so that only the setting can be what makes the difference.
         await asyncio.sleep(2)
-        scheduled[namespace] = (await event_counts(handle))["WorkflowTaskScheduled"]
+        timed_out[namespace] = (await event_counts(handle))["WorkflowTaskTimedOut"]
         asked.cancel()
-    assert scheduled == {"long": 1, "short": 2}
+    assert timed_out == {"long": 0, "short": 1}
 
 
 @pytest.mark.parametrize(
