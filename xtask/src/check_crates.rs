@@ -124,6 +124,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-store",
             "segno-store-postgres",
             "segno-store-sqlite",
+            "segno-tls",
             "segno-node",
             "segno-server",
         ],

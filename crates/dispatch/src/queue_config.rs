@@ -7,34 +7,25 @@ use segno_environment::finish::finish;
 use segno_matching::{ConfigKey, DOCUMENT_PREFIX};
 use segno_proto::taskqueue::TaskQueueConfig;
 use segno_runs::{error::CallError, namespaces::Namespace};
-use segno_store::{Commit, DocumentWrite};
+use segno_store::{Commit, Document, DocumentWrite};
 
 use super::Dispatch;
-
-/// Documents read at a time.
-const PAGE: usize = 1000;
 
 impl Dispatch {
     /// Reads all configurations.
     pub async fn load_queue_configs(&self) -> Result<(), CallError> {
         for namespace in self.runs.namespaces.all() {
             let key = namespace.key;
-            let mut after: Option<String> = None;
-            loop {
-                let last = after.clone();
-                let page = self.runs.store.documents(key, DOCUMENT_PREFIX, last.as_deref(), PAGE).await?;
-                let Some(end) = page.last() else { break };
-                after = Some(end.name.clone());
-                for document in page {
-                    let damaged = |why: String| CallError::DataLoss(format!("document {:?}: {why}", document.name));
-                    let config =
-                        TaskQueueConfig::decode(document.content.clone()).map_err(|e| damaged(e.to_string()))?;
-                    let rest = document.name.strip_prefix(DOCUMENT_PREFIX).and_then(|rest| rest.split_once('/'));
-                    let known = rest.and_then(|(kind, name)| Some((kind.parse().ok()?, name.to_owned())));
-                    let (kind, name) = known.ok_or_else(|| damaged("no queue has this name".to_owned()))?;
-                    self.matching.set_config(ConfigKey { namespace: key, kind, name }, &config);
-                }
-            }
+            let add = |document: Document| {
+                let damaged = |why: String| CallError::DataLoss(format!("document {:?}: {why}", document.name));
+                let config = TaskQueueConfig::decode(document.content.clone()).map_err(|e| damaged(e.to_string()))?;
+                let rest = document.name.strip_prefix(DOCUMENT_PREFIX).and_then(|rest| rest.split_once('/'));
+                let known = rest.and_then(|(kind, name)| Some((kind.parse().ok()?, name.to_owned())));
+                let (kind, name) = known.ok_or_else(|| damaged("no queue has this name".to_owned()))?;
+                self.matching.set_config(ConfigKey { namespace: key, kind, name }, &config);
+                Ok(())
+            };
+            self.runs.each_document(key, DOCUMENT_PREFIX, add).await?;
         }
         self.limits_changed();
         Ok(())

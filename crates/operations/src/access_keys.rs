@@ -15,8 +15,6 @@ use segno_store::{Commit, DocumentWrite, NamespaceKey};
 const PREFIX: &str = "access-key/";
 /// Documents that belong to no namespace.
 const SERVER: NamespaceKey = NamespaceKey(0);
-/// Documents read at a time.
-const PAGE: usize = 1000;
 /// Keys of a server; each is in memory.
 const KEYS_MAX: usize = 100_000;
 
@@ -155,18 +153,7 @@ impl AccessKeys {
         // What is read is not older than what is replaced.
         let _changing = self.changing.lock().await;
         let mut tables = Tables::default();
-        let mut after: Option<String> = None;
-        loop {
-            let last = after.clone();
-            let page = self.runs.store.documents(SERVER, PREFIX, last.as_deref(), PAGE).await?;
-            let Some(end) = page.last() else { break };
-            after = Some(end.name.clone());
-            for document in page {
-                let key = AccessKey::decode(document.content.clone())
-                    .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
-                tables.insert(key);
-            }
-        }
+        self.runs.each_message(SERVER, PREFIX, |key: AccessKey| tables.insert(key)).await?;
         self.change(|known| *known = tables);
         Ok(())
     }

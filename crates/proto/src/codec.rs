@@ -5,6 +5,7 @@
 
 use std::marker::PhantomData;
 
+use bytes::{Buf, BufMut, Bytes};
 use prost::Message;
 use tonic::{
     Status,
@@ -91,5 +92,43 @@ impl<T: Message> Encodes for Encoder<T> {
 
     fn buffer_settings(&self) -> BufferSettings {
         BufferSettings::new(ANSWER_BYTES, YIELD_BYTES)
+    }
+}
+
+/// Messages as they are, encoded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytesCodec;
+
+impl Both for BytesCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encodes for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decodes for BytesCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
     }
 }

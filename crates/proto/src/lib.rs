@@ -44,9 +44,9 @@ pub use generated::temporal::api::{
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
 /// The request of a unary call.
-pub trait Rpc: prost::Message + Default {
+pub trait Rpc: prost::Message + Default + 'static {
     /// The response to it.
-    type Response: prost::Message + Default;
+    type Response: prost::Message + Default + 'static;
     /// The path of the call: `/service/method`.
     const PATH: &'static str;
 }

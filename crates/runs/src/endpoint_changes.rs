@@ -16,25 +16,13 @@ use crate::{
 const PREFIX: &str = "nexus-endpoint/";
 /// Documents that belong to no namespace.
 const SERVER: NamespaceKey = NamespaceKey(0);
-/// Documents read at a time.
-const PAGE: usize = 1000;
 
 impl Runs {
     /// Reads all endpoints, at the start and whenever another node changed some.
     pub async fn load_endpoints(&self) -> Result<(), CallError> {
         let _changing = self.endpoints.changing.lock().await;
         let mut tables = Tables::default();
-        let mut after: Option<String> = None;
-        loop {
-            let page = self.store.documents(SERVER, PREFIX, after.as_deref(), PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.name.clone());
-            for document in page {
-                let endpoint = Endpoint::decode(document.content)
-                    .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
-                tables.put(Arc::new(endpoint));
-            }
-        }
+        self.each_message(SERVER, PREFIX, |endpoint: Endpoint| tables.put(Arc::new(endpoint))).await?;
         let before = self.endpoints.publish(|known| std::mem::replace(known, tables));
         for (id, known) in before.by_id {
             self.target_changed(&known, self.endpoints.by_id(&id).as_deref());

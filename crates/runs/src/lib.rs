@@ -18,6 +18,7 @@ mod count_starts;
 mod damaged;
 mod delete;
 mod deployments;
+mod documents;
 mod effects;
 mod endpoint_changes;
 pub mod endpoints;

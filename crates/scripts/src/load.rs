@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use prost::Message;
 use segno_environment::hash::HashMap;
 use segno_runs::error::CallError;
 use segno_store::NamespaceKey;
@@ -12,9 +11,6 @@ use super::{
     records::{NAME_PREFIX, ScriptRecord},
     registry::Names,
 };
-
-/// Documents read at a time.
-const PAGE: usize = 1000;
 
 impl Scripts {
     /// Reads the names of all scripts. What is not stored is not known afterwards.
@@ -32,18 +28,10 @@ impl Scripts {
         let mut all: HashMap<NamespaceKey, Names> = HashMap::default();
         for namespace in self.runs.namespaces.all() {
             let key = namespace.key;
-            let mut after: Option<String> = None;
-            loop {
-                let last = after.clone();
-                let page = self.runs.store.documents(key, NAME_PREFIX, last.as_deref(), PAGE).await?;
-                let Some(end) = page.last() else { break };
-                after = Some(end.name.clone());
-                for document in page {
-                    let record = ScriptRecord::decode(document.content)
-                        .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
-                    all.entry(key).or_default().insert(record.name.clone(), Arc::new(record));
-                }
-            }
+            let add = |record: ScriptRecord| {
+                all.entry(key).or_default().insert(record.name.clone(), Arc::new(record));
+            };
+            self.runs.each_message(key, NAME_PREFIX, add).await?;
         }
         Ok(all)
     }

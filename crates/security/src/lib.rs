@@ -434,8 +434,8 @@ impl Security {
         self.caller(by, credentials).await
     }
 
-    /// The answer to a caller that shows a token which this server did not make: `wrong`, or that its address has to wait. A server that
-    /// authenticates nobody lets nobody wait.
+    /// The answer to a caller that shows a token which this server did not make: `wrong`, or that its address has to wait. Without
+    /// authentication no address waits.
     pub fn refuse_token(&self, credentials: &Credentials, wrong: Status) -> Status {
         match self.authenticates() {
             true => self.throttle.refusal(credentials.address, wrong),

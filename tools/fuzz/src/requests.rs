@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use prost::Message;
 use segno_node::{Environment, Node, NodeOptions};
 use segno_proto::{
     METHODS,
+    codec::BytesCodec,
     common::{WorkflowExecution, WorkflowType},
     schedule::{Schedule, ScheduleAction, ScheduleSpec, schedule_action::Action},
     taskqueue::TaskQueue,
@@ -26,7 +27,6 @@ use tokio::runtime::Runtime;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     transport::{Channel, Endpoint},
 };
 
@@ -84,7 +84,7 @@ impl FuzzServer {
             client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
             let mut request = Request::new(Bytes::copy_from_slice(message));
             request.set_timeout(deadline);
-            Ok(client.unary(request, path, Raw).await?.into_inner())
+            Ok(client.unary(request, path, BytesCodec).await?.into_inner())
         })
     }
 }
@@ -202,42 +202,4 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
         }
     }
     seeds
-}
-
-/// Messages as they are.
-#[derive(Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
 }

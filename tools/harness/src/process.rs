@@ -126,14 +126,14 @@ impl Server {
     async fn answers(&self) -> bool {
         let Ok(mut client) = wire::client(self.plan.port) else { return false };
         let second = Duration::from_secs(1);
-        if client.get_system_info(wire::request(GetSystemInfoRequest::default(), second)).await.is_err() {
+        if client.call(GetSystemInfoRequest::default(), second).await.is_err() {
             return false;
         }
         let probe = DescribeWorkflowExecutionRequest {
             namespace: NAMESPACE.to_owned(),
             execution: wire::execution("ready-probe", ""),
         };
-        match client.describe_workflow_execution(wire::request(probe, second)).await {
+        match client.call(probe, second).await {
             Ok(_) => true,
             // A namespace that is not there yet is also "not found", but not yet ready.
             Err(status) => status.code() == tonic::Code::NotFound && !status.message().contains("amespace"),

@@ -7,6 +7,8 @@ use std::{sync::LazyLock, time::Duration};
 
 use anyhow::{Context, Result};
 use segno_proto::{
+    Rpc,
+    codec::Codec,
     command::{
         Command, CompleteWorkflowExecutionCommandAttributes, ScheduleActivityTaskCommandAttributes, command::Attributes,
     },
@@ -15,31 +17,23 @@ use segno_proto::{
     enums::{CommandType, EventType, HistoryEventFilterType, TaskQueueKind, WorkflowIdReusePolicy},
     events::{HistoryEvent, history_event},
     nanos_duration,
-    operatorservice::operator_service_client::OperatorServiceClient,
-    segno_access::access_service_client::AccessServiceClient,
-    segno_flow::flow_service_client::FlowServiceClient,
-    segno_worker::worker_service_client::WorkerServiceClient,
     taskqueue::TaskQueue,
     workflowservice::{
         GetWorkflowExecutionHistoryRequest, PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse,
-        StartWorkflowExecutionRequest, workflow_service_client::WorkflowServiceClient,
+        StartWorkflowExecutionRequest,
     },
 };
 use tonic::{
-    Request, Status,
+    Request, Response, Status,
+    client::Grpc,
+    codegen::http::uri::PathAndQuery,
     metadata::{Ascii, MetadataValue},
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
 };
 
-/// A client of the workflow service.
-pub type Client = WorkflowServiceClient<Channel>;
-/// A client of Segno's own protocol for workers.
-pub type LeaseClient = WorkerServiceClient<Channel>;
-
-/// A client of Segno's own protocol for scripts.
-pub type FlowClient = FlowServiceClient<Channel>;
-/// A client of Segno's own protocol for access keys.
-pub type AccessClient = AccessServiceClient<Channel>;
+/// Makes the calls of all services on one connection.
+#[derive(Clone)]
+pub struct Client(Grpc<Channel>);
 
 /// Pause after a failed poll.
 pub const POLL_PAUSE: Duration = Duration::from_millis(10);
@@ -53,27 +47,21 @@ pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client whose connection is made when first needed, and again whenever it broke.
 pub fn client(port: u16) -> Result<Client> {
-    Ok(WorkflowServiceClient::new(channel(port)?))
+    Ok(Client(Grpc::new(channel(port)?)))
 }
 
-/// A client of the operator service, made in the same way.
-pub fn operator(port: u16) -> Result<OperatorServiceClient<Channel>> {
-    Ok(OperatorServiceClient::new(channel(port)?))
-}
-
-/// A client of Segno's own protocol for workers, made in the same way.
-pub fn lease_client(port: u16) -> Result<LeaseClient> {
-    Ok(WorkerServiceClient::new(channel(port)?))
-}
-
-/// A client of Segno's own protocol for scripts, made in the same way.
-pub fn flow_client(port: u16) -> Result<FlowClient> {
-    Ok(FlowServiceClient::new(channel(port)?))
-}
-
-/// A client of Segno's own protocol for access keys, made in the same way.
-pub fn access_client(port: u16) -> Result<AccessClient> {
-    Ok(AccessServiceClient::new(channel(port)?))
+impl Client {
+    /// Makes a call. It has a `grpc-timeout` header, which servers require of long polls.
+    pub async fn call<Q: Rpc>(&mut self, message: Q, timeout: Duration) -> Result<Q::Response, Status> {
+        let mut request = Request::new(message);
+        request.set_timeout(timeout);
+        if let Some(authorization) = &*AUTHORIZATION {
+            request.metadata_mut().insert("authorization", authorization.clone());
+        }
+        self.0.ready().await.map_err(|error| Status::unknown(error.to_string()))?;
+        let reply = self.0.unary(request, PathAndQuery::from_static(Q::PATH), Codec::default()).await;
+        reply.map(Response::into_inner)
+    }
 }
 
 /// The connection is encrypted if `SEGNO_TLS_CA` names the roots of the server's certificate.
@@ -92,16 +80,6 @@ fn channel(port: u16) -> Result<Channel> {
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20);
     Ok(endpoint.connect_lazy())
-}
-
-/// A request with a `grpc-timeout` header, which servers require of long polls.
-pub fn request<T>(message: T, timeout: Duration) -> Request<T> {
-    let mut request = Request::new(message);
-    request.set_timeout(timeout);
-    if let Some(authorization) = &*AUTHORIZATION {
-        request.metadata_mut().insert("authorization", authorization.clone());
-    }
-    request
 }
 
 /// Who calls, if `SEGNO_API_KEY` says so.
@@ -209,9 +187,9 @@ pub async fn poll_versioned_task(
             deployment_options: deployment_options.clone(),
             ..Default::default()
         };
-        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
-            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
-            Ok(reply) => return reply.into_inner(),
+        match client.call(poll, POLL_TIMEOUT).await {
+            Ok(reply) if reply.task_token.is_empty() => {}
+            Ok(reply) => return reply,
             Err(_) => tokio::time::sleep(POLL_PAUSE).await,
         }
     }
@@ -230,7 +208,7 @@ pub async fn wait_closed(client: &mut Client, workflow_id: &str, run_id: &str) -
             skip_archival: true,
             ..Default::default()
         };
-        let reply = client.get_workflow_execution_history(request(call, POLL_TIMEOUT)).await?.into_inner();
+        let reply = client.call(call, POLL_TIMEOUT).await?;
         token = reply.next_page_token;
         let events = reply.history.unwrap_or_default().events();
         let last = events.map_err(|error| Status::data_loss(format!("history: {error}")))?.pop();
@@ -254,7 +232,7 @@ pub async fn history(client: &mut Client, workflow_id: &str, run_id: &str) -> Re
             skip_archival: true,
             ..Default::default()
         };
-        let reply = client.get_workflow_execution_history(request(call, CALL_TIMEOUT)).await?.into_inner();
+        let reply = client.call(call, CALL_TIMEOUT).await?;
         let page = reply.history.unwrap_or_default().events();
         events.extend(page.map_err(|error| Status::data_loss(format!("history: {error}")))?);
         token = reply.next_page_token;

@@ -7,7 +7,7 @@ use segno_proto::{
     common::WorkflowExecution,
     enums::HistoryEventFilterType,
     events::{HistoryEvent, history_event::Attributes},
-    workflowservice::{GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse},
+    workflowservice::GetWorkflowExecutionHistoryRequest,
 };
 use tonic::{Request, metadata::MetadataValue};
 
@@ -48,7 +48,7 @@ impl Client {
         };
         let result = loop {
             let begun = Instant::now();
-            match self.workflows.get_workflow_execution_history(as_command_line(message.clone())).await {
+            match self.send(as_command_line(message.clone())).await {
                 // Nothing came in time: ask again from the same place.
                 Err(status) if wait && is_out_of_time(&status) => {
                     self.notice(&status);
@@ -61,7 +61,7 @@ impl Client {
                 result => break result,
             }
         };
-        let answer: GetWorkflowExecutionHistoryResponse = self.answer("read the history", result)?;
+        let answer = self.answer("read the history", result)?;
         let events = answer.history.unwrap_or_default().events()?;
         Ok(Page { events, next: answer.next_page_token })
     }

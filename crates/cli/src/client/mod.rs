@@ -17,16 +17,9 @@ use std::{
 };
 
 use clap::Args;
-use segno_proto::{
-    Nanos, operatorservice::operator_service_client::OperatorServiceClient,
-    segno_access::access_service_client::AccessServiceClient,
-    segno_cluster::cluster_service_client::ClusterServiceClient, segno_flow::flow_service_client::FlowServiceClient,
-    segno_verification::verification_service_client::VerificationServiceClient,
-    segno_worker::worker_service_client::WorkerServiceClient,
-    segno_workflow::workflow_service_client::WorkflowServiceClient as ExplanationServiceClient,
-    workflowservice::workflow_service_client::WorkflowServiceClient,
-};
-use tonic::{Request, Response, Status, metadata::MetadataMap};
+use http::uri::PathAndQuery;
+use segno_proto::{Nanos, Rpc, codec::Codec};
+use tonic::{Request, Response, Status, client::Grpc, metadata::MetadataMap};
 
 pub use error::{ClientError, is_interruption, is_not_grpc, is_out_of_time, is_too_large};
 use tls::{Channel, Security};
@@ -78,7 +71,7 @@ pub struct Connection {
 }
 
 /// The first variable of the environment that is set.
-fn variable(names: [&str; 2]) -> Option<String> {
+fn variable(names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
@@ -124,22 +117,8 @@ fn block_on(limit: Option<Nanos>, work: Pin<Box<dyn Future<Output = anyhow::Resu
 
 /// A connection, and how results are printed.
 pub struct Client {
-    /// Access keys; Segno's own.
-    pub access: AccessServiceClient<Channel>,
-    /// Workflows, namespaces, queues.
-    pub workflows: WorkflowServiceClient<Channel>,
-    /// Search attributes, removal of namespaces.
-    pub operator: OperatorServiceClient<Channel>,
-    /// Who is alive; Segno's own.
-    pub workers: WorkerServiceClient<Channel>,
-    /// The nodes on one database; Segno's own.
-    pub cluster: ClusterServiceClient<Channel>,
-    /// Why workflows do not go on; Segno's own.
-    pub explanations: ExplanationServiceClient<Channel>,
-    /// Rollouts that are tried; Segno's own.
-    pub verifications: VerificationServiceClient<Channel>,
-    /// Scripts; Segno's own.
-    pub flows: FlowServiceClient<Channel>,
+    /// Makes the calls.
+    grpc: Grpc<Channel>,
     /// The namespace the command is about.
     pub namespace: String,
     /// Who asks.
@@ -161,9 +140,9 @@ pub struct Client {
 impl Client {
     async fn connect(connection: Connection) -> anyhow::Result<Self> {
         let profile = profile::load(connection.config_file.as_deref(), connection.profile.as_deref())?;
-        let address = connection.address.or_else(|| variable(["SEGNO_ADDRESS", "TEMPORAL_ADDRESS"]));
+        let address = connection.address.or_else(|| variable(&["SEGNO_ADDRESS", "TEMPORAL_ADDRESS"]));
         let address = address.or(profile.address).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
-        let namespace = connection.namespace.or_else(|| variable(["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
+        let namespace = connection.namespace.or_else(|| variable(&["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
         let namespace = namespace.or(profile.namespace);
         let (host, wants_tls) = match address.split_once("://") {
             None => (address.as_str(), false),
@@ -190,14 +169,7 @@ impl Client {
             .map_err(|error| ClientError::connect(&address, &error))?;
         let channel = Channel::new(channel, security.credentials()?);
         Ok(Self {
-            access: AccessServiceClient::new(channel.clone()),
-            workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
-            workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
-            cluster: ClusterServiceClient::new(channel.clone()),
-            explanations: ExplanationServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
-            verifications: VerificationServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
-            flows: FlowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
-            operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
+            grpc: Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
             namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
             identity: identity(),
             address,
@@ -218,6 +190,33 @@ impl Client {
     pub fn print(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Json) -> anyhow::Result<()> {
         let shown = if self.is_json() { json().pretty() } else { text() };
         Ok(output::print(&shown)?)
+    }
+
+    /// Makes a call that answers at once, or soon. `what` completes the sentence "cannot ...".
+    pub async fn call<Q: Rpc>(&mut self, what: &str, message: Q) -> Result<Q::Response, ClientError> {
+        let answer = self.send(request(message)).await;
+        self.answer(what, answer)
+    }
+
+    /// Makes a call that only waits for something, and makes it again when a server that went away is back.
+    pub async fn call_until_answered<Q: Rpc + Clone>(
+        &mut self,
+        what: &str,
+        message: Q,
+    ) -> Result<Q::Response, ClientError> {
+        loop {
+            let answer = self.send(request(message.clone())).await;
+            match &answer {
+                Err(status) if self.is_worth_a_retry(status).await => {}
+                _ => return self.answer(what, answer),
+            }
+        }
+    }
+
+    /// Makes a call; [`Client::answer`] reads its result.
+    pub async fn send<Q: Rpc>(&mut self, request: Request<Q>) -> Result<Response<Q::Response>, Status> {
+        self.grpc.ready().await.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))?;
+        self.grpc.unary(request, PathAndQuery::from_static(Q::PATH), Codec::default()).await
     }
 
     /// What an answer says, or what was refused. `what` completes the sentence "cannot ...".
@@ -328,9 +327,9 @@ pub fn uuid() -> anyhow::Result<String> {
 
 /// Who asks, as histories record it: `segno:user@host`.
 fn identity() -> String {
-    let user = variable(["USER", "LOGNAME"]).unwrap_or_else(|| "unknown".to_owned());
+    let user = variable(&["USER", "LOGNAME"]).unwrap_or_else(|| "unknown".to_owned());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
-    let host = host.or_else(|| variable(["HOSTNAME", "HOST"])).unwrap_or_else(|| "unknown".to_owned());
+    let host = host.or_else(|| variable(&["HOSTNAME", "HOST"])).unwrap_or_else(|| "unknown".to_owned());
     format!("segno:{user}@{host}")
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::error::ClientError;
+use super::{error::ClientError, variable};
 
 /// The profile that is used if none is named.
 const DEFAULT: &str = "default";
@@ -70,10 +70,10 @@ impl TlsProfile {
 
 /// Reads a profile. `file` and `name` are what the user said; otherwise the environment and the usual places are looked at.
 pub fn load(file: Option<&Path>, name: Option<&str>) -> Result<Profile, ClientError> {
-    let variable = |names: [&str; 2]| super::variable(names);
-    let given =
-        file.map(Path::to_owned).or_else(|| variable(["SEGNO_CONFIG_FILE", "TEMPORAL_CONFIG_FILE"]).map(PathBuf::from));
-    let name = name.map(str::to_owned).or_else(|| variable(["SEGNO_PROFILE", "TEMPORAL_PROFILE"]));
+    let given = file
+        .map(Path::to_owned)
+        .or_else(|| variable(&["SEGNO_CONFIG_FILE", "TEMPORAL_CONFIG_FILE"]).map(PathBuf::from));
+    let name = name.map(str::to_owned).or_else(|| variable(&["SEGNO_PROFILE", "TEMPORAL_PROFILE"]));
     let path = match given {
         Some(path) => path,
         None => match usual_places().into_iter().find(|path| path.is_file()) {

@@ -5,12 +5,8 @@ use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use hyper_util::rt::TokioIo;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
-};
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use segno_tls::{CertificateCheck, ServerVerifier, ShownCertificate};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tonic::{
@@ -20,7 +16,7 @@ use tonic::{
     transport::Endpoint,
 };
 
-use super::profile::TlsProfile;
+use super::{profile::TlsProfile, variable};
 use crate::exit::Usage;
 
 /// A connection on which every call says who makes it.
@@ -61,11 +57,6 @@ pub struct Settings {
     identity: Option<(PathBuf, PathBuf)>,
     server_name: Option<String>,
     is_unverified: bool,
-}
-
-/// The first variable that is set.
-fn variable(names: &[&str]) -> Option<String> {
-    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
 
 fn truth(names: &[&str]) -> anyhow::Result<Option<bool>> {
@@ -183,22 +174,19 @@ impl Settings {
     }
 
     fn config(&self) -> anyhow::Result<ClientConfig> {
-        let provider = Arc::new(ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = segno_tls::client()?;
         let builder = if self.is_unverified {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificateVerifier(provider)))
+            builder.dangerous().with_custom_certificate_verifier(ServerVerifier::new(AnyCertificate))
         } else {
             builder.with_root_certificates(self.roots()?)
         };
         let mut config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
-                let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert)
-                    .with_context(|| format!("reading the certificate {}", cert.display()))?
-                    .collect();
-                let key =
-                    PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
-                builder.with_client_auth_cert(chain?, key).context("the client certificate cannot be used")?
+                let chain = segno_tls::certificates(cert)
+                    .with_context(|| format!("reading the certificate {}", cert.display()))?;
+                let key = segno_tls::private_key(key).with_context(|| format!("reading the key {}", key.display()))?;
+                builder.with_client_auth_cert(chain, key).context("the client certificate cannot be used")?
             }
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -206,18 +194,10 @@ impl Settings {
     }
 
     fn roots(&self) -> anyhow::Result<RootCertStore> {
+        let Some(path) = &self.roots else { return Ok(segno_tls::system_roots()) };
         let mut roots = RootCertStore::empty();
-        match &self.roots {
-            None => {
-                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            }
-            Some(path) => {
-                let found = CertificateDer::pem_file_iter(path)
-                    .with_context(|| format!("reading the roots {}", path.display()))?;
-                for root in found {
-                    roots.add(root?).with_context(|| format!("a root in {}", path.display()))?;
-                }
-            }
+        for root in segno_tls::certificates(path).with_context(|| format!("reading the roots {}", path.display()))? {
+            roots.add(root).with_context(|| format!("a root in {}", path.display()))?;
         }
         Ok(roots)
     }
@@ -225,41 +205,10 @@ impl Settings {
 
 /// Takes every certificate.
 #[derive(Debug)]
-struct AnyCertificateVerifier(Arc<CryptoProvider>);
+struct AnyCertificate;
 
-impl ServerCertVerifier for AnyCertificateVerifier {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+impl CertificateCheck for AnyCertificate {
+    fn check(&self, _: &ShownCertificate<'_>) -> Result<(), rustls::Error> {
+        Ok(())
     }
 }

@@ -61,8 +61,7 @@ impl VerifyOptions {
     pub async fn run(self, client: &mut Client, candidate: Candidate, include_pinned: bool) -> anyhow::Result<()> {
         if self.stop {
             let message = StopRequest { namespace: client.namespace.clone(), id: String::new() };
-            let answer = client.verifications.stop(request(message)).await;
-            client.answer("stop the verification", answer)?;
+            client.call("stop the verification", message).await?;
             let json = || Json::object([("namespace", Json::text(&client.namespace)), ("action", Json::text("stop"))]);
             return client.print(|| "Stopped the verification".to_owned(), json);
         }
@@ -90,12 +89,11 @@ impl VerifyOptions {
             max_per_second: self.rps.unwrap_or_default(),
             identity: client.identity.clone(),
         };
-        let answer = client.verifications.start(request(message)).await;
-        let id = client.answer("start a verification", answer)?.id;
+        let id = client.call("start a verification", message).await?.id;
         let mut progress = Progress::new();
         loop {
             let message = DescribeRequest { namespace: client.namespace.clone(), candidate: Some(candidate.clone()) };
-            let answer = client.verifications.describe(request(message)).await;
+            let answer = client.send(request(message)).await;
             if let Err(status) = &answer
                 && client.is_worth_a_retry(status).await
             {

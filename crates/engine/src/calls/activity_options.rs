@@ -36,9 +36,7 @@ pub fn update(
     call: &Update,
 ) -> Result<Applied<ActivityOptions>, Rejection> {
     let invalid = |text: &str| Rejection::InvalidArgument(text.to_owned());
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let Some(given) = &call.options else { return Err(invalid("ActivityOptions are not provided")) };
     let ids = selection.of(run)?;
     let Some(paths) = &call.paths else { return Err(invalid("UpdateMask is not provided")) };

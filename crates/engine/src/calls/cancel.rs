@@ -32,9 +32,7 @@ pub struct CancelRequest {
 
 /// Records the request. Asking twice is the same as asking once.
 pub fn request_cancel(run: &Run, context: Context, call: CancelRequest) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     if !call.first_run_id.is_empty() && call.first_run_id != run.info.first_run_id {
         return Err(Rejection::RunNotFound);
     }

@@ -33,9 +33,7 @@ pub fn started(
     message: &StartChild,
     child_run_id: &str,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let id = message.initiated_event_id;
     expect(run, id, machine::Event::Started)?;
     let mut draft = Draft::new(run, context);
@@ -69,9 +67,7 @@ pub fn start_failed(
     message: &StartChild,
     cause: StartChildWorkflowExecutionFailedCause,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let id = message.initiated_event_id;
     expect(run, id, machine::Event::StartFailed)?;
     let mut draft = Draft::new(run, context);
@@ -102,9 +98,7 @@ pub fn closed(
     closing_run_id: &str,
     closing: HistoryEvent,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     expect(run, initiated_event_id, machine::Event::Closed)?;
     let mut draft = Draft::new(run, context);
     let mut gone = None;
@@ -118,63 +112,43 @@ pub fn closed(
     let workflow_type = Some(WorkflowType { name: child.workflow_type });
     let workflow_execution =
         Some(WorkflowExecution { workflow_id: child.workflow_id, run_id: closing_run_id.to_owned() });
+    macro_rules! ended {
+        ($attributes:ident { $($field:ident: $value:expr),* }) => {
+            $attributes {
+                namespace,
+                namespace_id,
+                workflow_execution,
+                workflow_type,
+                initiated_event_id,
+                started_event_id,
+                $($field: $value,)*
+            }
+        };
+    }
     let attributes = match closing.attributes {
         Some(Attributes::WorkflowExecutionCompletedEventAttributes(a)) => {
-            Attributes::ChildWorkflowExecutionCompletedEventAttributes(ChildWorkflowExecutionCompletedEventAttributes {
-                result: a.result,
-                namespace,
-                namespace_id,
-                workflow_execution,
-                workflow_type,
-                initiated_event_id,
-                started_event_id,
-            })
+            Attributes::ChildWorkflowExecutionCompletedEventAttributes(ended!(
+                ChildWorkflowExecutionCompletedEventAttributes { result: a.result }
+            ))
         }
         Some(Attributes::WorkflowExecutionFailedEventAttributes(a)) => {
-            let attributes = ChildWorkflowExecutionFailedEventAttributes {
-                failure: a.failure,
-                namespace,
-                namespace_id,
-                workflow_execution,
-                workflow_type,
-                initiated_event_id,
-                started_event_id,
-                retry_state: a.retry_state,
-            };
-            Attributes::ChildWorkflowExecutionFailedEventAttributes(Box::new(attributes))
+            Attributes::ChildWorkflowExecutionFailedEventAttributes(Box::new(ended!(
+                ChildWorkflowExecutionFailedEventAttributes { failure: a.failure, retry_state: a.retry_state }
+            )))
         }
         Some(Attributes::WorkflowExecutionCanceledEventAttributes(a)) => {
-            Attributes::ChildWorkflowExecutionCanceledEventAttributes(ChildWorkflowExecutionCanceledEventAttributes {
-                details: a.details,
-                namespace,
-                namespace_id,
-                workflow_execution,
-                workflow_type,
-                initiated_event_id,
-                started_event_id,
-            })
+            Attributes::ChildWorkflowExecutionCanceledEventAttributes(ended!(
+                ChildWorkflowExecutionCanceledEventAttributes { details: a.details }
+            ))
         }
         Some(Attributes::WorkflowExecutionTimedOutEventAttributes(a)) => {
-            Attributes::ChildWorkflowExecutionTimedOutEventAttributes(ChildWorkflowExecutionTimedOutEventAttributes {
-                namespace,
-                namespace_id,
-                workflow_execution,
-                workflow_type,
-                initiated_event_id,
-                started_event_id,
-                retry_state: a.retry_state,
-            })
+            Attributes::ChildWorkflowExecutionTimedOutEventAttributes(ended!(
+                ChildWorkflowExecutionTimedOutEventAttributes { retry_state: a.retry_state }
+            ))
         }
-        _ => Attributes::ChildWorkflowExecutionTerminatedEventAttributes(
-            ChildWorkflowExecutionTerminatedEventAttributes {
-                namespace,
-                namespace_id,
-                workflow_execution,
-                workflow_type,
-                initiated_event_id,
-                started_event_id,
-            },
-        ),
+        _ => Attributes::ChildWorkflowExecutionTerminatedEventAttributes(ended!(
+            ChildWorkflowExecutionTerminatedEventAttributes {}
+        )),
     };
     let now = draft.now();
     draft.add_external_event(event(now, attributes));

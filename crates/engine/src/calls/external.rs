@@ -86,9 +86,7 @@ fn resolve(
     take: impl FnOnce(&mut RunState) -> Option<External>,
     event: impl FnOnce(External) -> Attributes,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let mut draft = Draft::new(run, context);
     let external = take(&mut draft.run.state).ok_or(Rejection::ChildNotFound)?;
     draft.add_external(event(external));

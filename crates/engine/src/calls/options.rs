@@ -37,9 +37,7 @@ pub fn update(
     call: &UpdateOptions,
     is_member: Membership<'_>,
 ) -> Result<Applied<WorkflowExecutionOptions>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let mut draft = Draft::new(run, context);
     let merged = change(&mut draft, call, is_member)?;
     Ok(draft.finish(merged))

@@ -46,9 +46,7 @@ pub struct Call {
 /// Pauses a run. A workflow task that no worker has taken is withdrawn, and updates that no worker has are refused.
 pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rejection> {
     refuse_others(run)?;
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let mut draft = Draft::new(run, context);
     if run.is_paused() {
         let before = run.state.pause.as_ref().map_or("", |pause| &pause.request_id);
@@ -73,9 +71,7 @@ pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rej
 /// Unpauses a run: it gets a workflow task, and activities that wait are offered again.
 pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rejection> {
     refuse_others(run)?;
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     if !run.is_paused() {
         return Err(Rejection::Precondition("workflow is not paused.".to_owned()));
     }

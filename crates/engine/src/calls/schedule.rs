@@ -48,9 +48,7 @@ pub struct Update {
 
 /// The run, if it is a schedule that is open and has not seen this request yet.
 fn fresh(run: &Run, request_id: &str) -> Result<bool, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     Ok(run.state.is_schedule() && !signal_ids::contains(&run.state, request_id))
 }
 
@@ -94,9 +92,7 @@ pub fn started(
     number: u64,
     execution: Option<WorkflowExecution>,
 ) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let mut draft = Draft::new(run, context);
     match advance(&mut draft, |scheduler| scheduler.started(number, execution)) {
         Some(true) => Ok(draft.finish(())),
@@ -106,9 +102,7 @@ pub fn started(
 
 /// A workflow that the schedule started has closed.
 pub fn closed(run: &Run, context: Context, message: ScheduledClosed) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let Some(state) = &run.state.schedule else { return Err(Rejection::ChildNotFound) };
     match state.starting.iter().find(|starting| starting.number == message.by.number) {
         // The report of its start is still on its way and comes first.

@@ -36,9 +36,7 @@ pub struct Move {
 
 /// Gives an open run of a script another version. No turn of it may be under way.
 pub fn apply(run: &Run, context: Context, call: Move) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let Some(script) = &run.state.script else {
         return Err(Rejection::InvalidArgument("the run is no script".to_owned()));
     };

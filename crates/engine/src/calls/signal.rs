@@ -27,9 +27,7 @@ fn record(run: &Run, context: Context, call: Signal, wake: fn(&mut Draft)) -> Re
     if known && (run.is_running() || call.sender.is_some()) {
         return Ok(Draft::new(run, context).finish(()));
     }
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let full = match &run.state.script {
         None => run.state.signal_count >= SIGNALS_MAX,
         Some(script) => script.signals_waiting >= script::SIGNALS_WAITING_MAX,

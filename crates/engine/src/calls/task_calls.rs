@@ -33,9 +33,7 @@ pub struct TaskRef {
 
 /// The started task a token names, or the reason why there is none.
 pub fn find<'a>(run: &'a Run, token: &TaskRef) -> Result<&'a WorkflowTask, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let task = run.state.task.as_ref().filter(|task| {
         task.started_event_id != 0
             && task.scheduled_event_id == token.scheduled_event_id
@@ -137,9 +135,7 @@ pub fn fail(run: &Run, context: Context, call: FailTask) -> Result<Applied<()>, 
 
 /// The worker that held the run in its cache is gone. Known in memory is enough: a crash forgets workers anyway.
 pub fn reset_sticky(run: &Run, context: Context) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let mut draft = Draft::new(run, context);
     if draft.run.state.sticky.take().is_some() {
         draft.touch();

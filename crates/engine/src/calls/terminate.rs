@@ -26,9 +26,7 @@ pub struct Terminate {
 
 /// Ends the run at once.
 pub fn terminate(run: &Run, context: Context, call: Terminate) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     if !call.first_run_id.is_empty() && call.first_run_id != run.info.first_run_id {
         return Err(Rejection::RunNotFound);
     }

@@ -122,9 +122,7 @@ fn failure_of(activity: &Activity, why: &str) -> Failure {
 /// Takes the workflow task from a lost worker and forgets that the worker knows the run. Replies whether it had the
 /// task. If history knows already that it was started, the task ends as timed out, before its time.
 pub fn workflow_task(run: &Run, context: Context, worker: &str) -> Result<Applied<bool>, Rejection> {
-    if !run.is_running() {
-        return Err(Rejection::Closed);
-    }
+    run.check_open()?;
     let mut draft = Draft::new(run, context);
     let held = run.state.task.as_ref().filter(|task| task.started_event_id != 0 && task.worker == worker);
     let Some(task) = held.filter(|_| !worker.is_empty()) else { return Ok(draft.finish(false)) };

@@ -17,9 +17,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<RequestCancelActivityTaskCommandAttributes>,
+    mut attributes: Option<RequestCancelActivityTaskCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     validate::commands::request_cancel_activity(attributes.as_mut())?;
     let id = attributes.map(|a| a.scheduled_event_id).unwrap_or_default();
     let known = draft.run.state.activities.get(&id);

@@ -21,9 +21,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<RequestCancelExternalWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<RequestCancelExternalWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     let named = attributes.as_ref().map(|a| a.namespace.clone()).unwrap_or_default();
     let (target, target_id) = namespace(draft, scope, &named)?;
     validate::commands::request_cancel_external(

@@ -16,9 +16,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<CancelTimerCommandAttributes>,
+    mut attributes: Option<CancelTimerCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     validate::commands::cancel_timer(attributes.as_mut())?;
     let timer_id = attributes.map(|a| a.timer_id).unwrap_or_default();
     let started_event_id = match draft.run.state.timers.remove(&timer_id) {

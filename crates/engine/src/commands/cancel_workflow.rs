@@ -16,10 +16,9 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<CancelWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<CancelWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
     refuse_if_buffered(draft, scope)?;
-    let mut attributes = attributes;
     validate::workflow_commands::cancel_workflow(attributes.as_mut())?;
     close::close(
         draft,

@@ -17,10 +17,9 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<CompleteWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<CompleteWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
     refuse_if_buffered(draft, scope)?;
-    let mut attributes = attributes;
     validate::workflow_commands::complete_workflow(attributes.as_mut())?;
     let result = attributes.and_then(|a| a.result);
     limit_size(

@@ -19,10 +19,9 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<ContinueAsNewWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<ContinueAsNewWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
     refuse_if_buffered(draft, scope)?;
-    let mut attributes = attributes;
     let info = draft.run.info.clone();
     let inherited = InheritedOptions {
         workflow_type: &info.workflow_type,

@@ -17,10 +17,9 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<FailWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<FailWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
     refuse_if_buffered(draft, scope)?;
-    let mut attributes = attributes;
     validate::workflow_commands::fail_workflow(attributes.as_mut())?;
     let failure = attributes.and_then(|a| a.failure);
     limit_size(

@@ -18,9 +18,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<ModifyWorkflowPropertiesCommandAttributes>,
+    mut attributes: Option<ModifyWorkflowPropertiesCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     validate::workflow_commands::modify_properties(attributes.as_mut())?;
     let memo = attributes.and_then(|a| a.upserted_memo).unwrap_or_default();
     let bytes: usize = memo.fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();

@@ -16,9 +16,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<RecordMarkerCommandAttributes>,
+    mut attributes: Option<RecordMarkerCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     validate::commands::record_marker(attributes.as_mut())?;
     let Some(attributes) = attributes else { return Ok(()) };
     let bytes: usize =

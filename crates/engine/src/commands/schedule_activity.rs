@@ -14,9 +14,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<ScheduleActivityTaskCommandAttributes>,
+    mut attributes: Option<ScheduleActivityTaskCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     let info = draft.run.info.clone();
     validate::commands::schedule_activity_task(attributes.as_mut(), info.run_timeout, &info.task_queue)?;
     let Some(attributes) = attributes else { return Ok(()) };

@@ -13,9 +13,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<ScheduleNexusOperationCommandAttributes>,
+    mut attributes: Option<ScheduleNexusOperationCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     let endpoint = attributes.as_ref().and_then(|attributes| (scope.surroundings.endpoint)(&attributes.endpoint));
     validate::nexus_commands::schedule(attributes.as_mut(), endpoint.is_some(), draft.run.info.run_timeout)?;
     let (Some(attributes), Some(endpoint_id)) = (attributes, endpoint) else { return Ok(()) };

@@ -20,9 +20,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<SignalExternalWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<SignalExternalWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     let named = attributes.as_ref().map(|a| a.namespace.clone()).unwrap_or_default();
     let (target, target_id) = namespace(draft, scope, &named)?;
     validate::commands::signal_external(attributes.as_mut(), &draft.run.info.namespace, &target)?;

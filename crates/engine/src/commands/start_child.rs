@@ -26,10 +26,9 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<StartChildWorkflowExecutionCommandAttributes>,
+    mut attributes: Option<StartChildWorkflowExecutionCommandAttributes>,
     user_metadata: Option<UserMetadata>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     let info = draft.run.info.clone();
     let named = attributes.as_ref().map(|a| a.namespace.clone()).unwrap_or_default();
     let (target, target_id) = namespace(draft, scope, &named)?;

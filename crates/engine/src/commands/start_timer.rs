@@ -18,9 +18,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<StartTimerCommandAttributes>,
+    mut attributes: Option<StartTimerCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     validate::commands::start_timer(attributes.as_mut())?;
     let Some(attributes) = attributes else { return Ok(()) };
     if draft.run.state.timers.contains_key(&attributes.timer_id) {

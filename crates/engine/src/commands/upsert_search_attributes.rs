@@ -17,9 +17,8 @@ use crate::{
 pub(super) fn apply(
     draft: &mut Draft,
     scope: &mut CommandScope<'_>,
-    attributes: Option<UpsertWorkflowSearchAttributesCommandAttributes>,
+    mut attributes: Option<UpsertWorkflowSearchAttributesCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let mut attributes = attributes;
     validate::workflow_commands::upsert_search_attributes(attributes.as_mut(), scope.surroundings.search_attributes)?;
     let mut search_attributes = attributes.and_then(|a| a.search_attributes).unwrap_or_default();
     scope.surroundings.search_attributes.apply_types(&mut search_attributes);

@@ -78,7 +78,7 @@ pub struct StartOptions {
     pub user_metadata: Option<UserMetadata>,
     /// Links of the first event.
     pub links: Vec<Link>,
-    /// Where its workflow tasks go, whatever its workers say.
+    /// The version to which its workflow tasks go; it goes before what workers declare.
     pub versioning_override: Option<VersioningOverride>,
     /// The versioning that it has from its parent, or from the run before it.
     pub inherited: Option<Box<InheritedVersioning>>,

@@ -16,6 +16,7 @@ use segno_proto::{
 };
 
 use crate::{
+    error::Rejection,
     state::{
         RunInfo, RunState, TaskKind, UpdateRecord, activity::is_waiting, finished_updates::FinishedUpdates, signal_ids,
         updates::Updates,
@@ -214,6 +215,11 @@ impl Run {
     /// Whether the run is open.
     pub fn is_running(&self) -> bool {
         self.state.is_running()
+    }
+
+    /// Refuses a call on a run that is closed.
+    pub fn check_open(&self) -> Result<(), Rejection> {
+        if self.is_running() { Ok(()) } else { Err(Rejection::Closed) }
     }
 
     /// Whether it is open, and nothing of it is handed to workers.

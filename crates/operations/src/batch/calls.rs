@@ -6,7 +6,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use prost::Message;
 use segno_engine::{Rejection, validate::ID_LENGTH_MAX};
 use segno_environment::{finish::finish, lock::lock};
 use segno_proto::{Nanos, enums::BatchOperationState};
@@ -20,26 +19,13 @@ use super::{
 
 /// Jobs of a namespace that may be open at the same time, as in Temporal.
 const OPEN_MAX: usize = 1;
-/// Documents read at a time.
-const PAGE: usize = 1000;
 
 impl Batches {
     /// Reads the progress of all jobs.
     pub async fn load(&self) -> Result<(), CallError> {
         for namespace in self.runs.namespaces.all() {
             let key = namespace.key;
-            let mut after: Option<String> = None;
-            loop {
-                let last = after.clone();
-                let page = self.runs.store.documents(key, "batch/", last.as_deref(), PAGE).await?;
-                let Some(end) = page.last() else { break };
-                after = Some(end.name.clone());
-                for document in page {
-                    let info = BatchInfo::decode(document.content)
-                        .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
-                    self.insert(key, info);
-                }
-            }
+            self.runs.each_message(key, "batch/", |info: BatchInfo| drop(self.insert(key, info))).await?;
         }
         Ok(())
     }

@@ -1,12 +1,9 @@
 //! Reading deployments, and forgetting those of a namespace that is deleted.
 
 use segno_deployments::{PREFIX, StoredDeployments};
-use segno_store::{Commit, DocumentWrite, NamespaceKey};
+use segno_store::{Document, NamespaceKey};
 
 use crate::{error::CallError, runs::Runs};
-
-/// Documents read, or removed, at a time.
-const PAGE: usize = 1000;
 
 impl Runs {
     /// Reads all deployments, at the start and whenever another node changed some. One that cannot be read is set aside: it is not
@@ -18,15 +15,8 @@ impl Runs {
         for namespace in namespaces {
             let key = namespace.key;
             let mut stored = StoredDeployments::default();
-            let mut after: Option<String> = None;
-            loop {
-                let page = self.store.documents(key, PREFIX, after.as_deref(), PAGE).await?;
-                let Some(last) = page.last() else { break };
-                after = Some(last.name.clone());
-                for document in page {
-                    stored.add(&document.name, document.content);
-                }
-            }
+            let add = |document: Document| Ok(stored.add(&document.name, document.content));
+            self.each_document(key, PREFIX, add).await?;
             let loaded = stored.finish();
             for (deployment, why) in self.deployments.set_unreadable(key, loaded.unreadable) {
                 tracing::error!(namespace = namespace.name, deployment, why, "a worker deployment is set aside");
@@ -53,15 +43,7 @@ impl Runs {
     /// Removes the deployments of a namespace that is deleted.
     pub async fn forget_deployments(&self, namespace: NamespaceKey) -> Result<(), CallError> {
         let _alone = self.deployment_locks.reading.write().await;
-        loop {
-            let page = self.store.documents(namespace, PREFIX, None, PAGE).await?;
-            if page.is_empty() {
-                break;
-            }
-            let gone = page.into_iter().map(|document| DocumentWrite { namespace, name: document.name, content: None });
-            let commit = Commit { documents: gone.collect(), ..Default::default() };
-            self.committer.commit_of(namespace, commit).await?;
-        }
+        self.forget_documents(namespace, PREFIX, false).await?;
         self.deployments.replace(namespace, Vec::new());
         self.deployments.set_unreadable(namespace, Default::default());
         Ok(())

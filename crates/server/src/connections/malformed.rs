@@ -5,13 +5,14 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use http::{Request, Response};
 use segno_calls::MESSAGE_BYTES_MAX;
+use segno_proto::codec::BytesCodec;
 use tonic::{
     Status,
     body::Body,
-    codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EnabledCompressionEncodings, EncodeBuf, Encoder},
+    codec::{CompressionEncoding, EnabledCompressionEncodings},
     server::{Grpc, UnaryService},
 };
 
@@ -20,44 +21,6 @@ use crate::{
     calls::{self, Handlers, Method},
     reply::message_of,
 };
-
-/// Messages as they are.
-#[derive(Default)]
-struct BytesCodec;
-
-impl Codec for BytesCodec {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for BytesCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for BytesCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
-}
 
 /// A method as tonic calls it.
 struct Unary {

@@ -14,8 +14,8 @@ const BAR_MAX: f64 = 420.0;
 const BAR: f64 = 13.0;
 const GAP: f64 = 12.0;
 const TOP: f64 = 64.0;
-const COLOURS: [&str; COLUMNS.len()] = ["#2f6f4f", "#b0793a", "#7fb79a", "#7a7aa8"];
-const NAMES: [&str; COLUMNS.len()] = ["Segno", "Temporal's dev server", "Segno in memory", "Restate"];
+const COLOURS: [&str; COLUMNS.len()] = ["#2f6f4f", "#b0793a", "#7fb79a"];
+const NAMES: [&str; COLUMNS.len()] = ["Segno", "Temporal's dev server", "Segno in memory"];
 
 /// One row: its name, its unit, and the rate of each server.
 struct Row {

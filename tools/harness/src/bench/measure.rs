@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     load::{self, Load, Outcome, Workload},
-    process::{Plan, Server},
+    process::{self, Plan, Server},
 };
 
 /// A server in the comparison: its column and how to start it.
@@ -24,6 +24,14 @@ pub struct Contender {
     pub name: &'static str,
     /// How to start it.
     pub plan: Plan,
+}
+
+impl Contender {
+    /// Gives it an empty data directory.
+    pub fn renew(&mut self) -> Result<()> {
+        self.plan.data = process::fresh_dir(&format!("bench/{}", self.name))?;
+        Ok(())
+    }
 }
 
 /// Runs a case on a fresh server; the label begins each progress line.

@@ -14,7 +14,6 @@ mod chart;
 mod measure;
 mod programs;
 mod report;
-mod restate;
 mod rust_workers;
 mod sdks;
 
@@ -47,7 +46,7 @@ const EQUAL: [&str; 10] = [
     "frontend.namespaceRPS.visibility=1000000",
 ];
 /// Parts of the benchmark beside the workloads.
-const OTHERS: [&str; 6] = ["life", "restarts", "python", "typescript", "sdk", "restate"];
+const OTHERS: [&str; 5] = ["life", "restarts", "python", "typescript", "sdk"];
 
 /// What was asked for.
 struct Options {
@@ -119,7 +118,7 @@ pub fn command(mut args: Args) -> Result<()> {
         contenders.push(Contender { name: "segno-memory", plan: plan(Kind::Segno, segno, port + 4, &["--in-memory"]) });
     }
     let mut report = Report::default();
-    let outcome = run(&options, &mut contenders, port + 6, python, &mut report);
+    let outcome = run(&options, &mut contenders, python, &mut report);
     // What was measured before something failed is worth keeping.
     report.print();
     std::fs::write(&json, report.json()?)?;
@@ -162,13 +161,7 @@ fn plan(kind: Kind, binary: PathBuf, port: u16, arguments: &[&str]) -> Plan {
 }
 
 /// Everything that was asked for, with alternating servers.
-fn run(
-    options: &Options,
-    contenders: &mut [Contender],
-    free_port: u16,
-    python: Option<PathBuf>,
-    report: &mut Report,
-) -> Result<()> {
+fn run(options: &Options, contenders: &mut [Contender], python: Option<PathBuf>, report: &mut Report) -> Result<()> {
     let runtime = wire::runtime()?;
     let sizes = &options.sizes;
     for who in contenders.iter() {
@@ -181,7 +174,7 @@ fn run(
     for repeat in 1..=sizes.repeats {
         if options.wants("life") {
             for who in contenders.iter_mut() {
-                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                who.renew()?;
                 runtime.block_on(measure::life(who, sizes, report))?;
             }
         }
@@ -190,7 +183,7 @@ fn run(
                 done += 1;
                 let label = format!("[{done}/{total}] {} of {}, {}", repeat, sizes.repeats, who.name);
                 println!("{label}: {}", case.workload.name());
-                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                who.renew()?;
                 let label = format!("{label}, {}", case.workload.name());
                 let work = measure::case(who, case, sizes, options.sticky, &label, report);
                 runtime.block_on(work).with_context(|| format!("{} on {}", case.workload.name(), who.name))?;
@@ -199,26 +192,22 @@ fn run(
         for language in ["python", "typescript"].into_iter().filter(|language| options.wants(language)) {
             for who in contenders.iter_mut() {
                 println!("{repeat} of {}, {}: {language} SDK", sizes.repeats, who.name);
-                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                who.renew()?;
                 sdks::measure(who, language, options.quick, python.clone(), &runtime, report)?;
             }
         }
         if options.wants("sdk") {
             for who in contenders.iter_mut() {
                 println!("{repeat} of {}, {}: workers in Rust", sizes.repeats, who.name);
-                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                who.renew()?;
                 rust_workers::measure(who, options.quick, &runtime, report)?;
             }
-        }
-        if options.wants("restate") && options.shows("restate") {
-            println!("{repeat} of {}, restate: one step", sizes.repeats);
-            restate::measure(free_port, options.quick, report)?;
         }
     }
     if options.wants("restarts") {
         for who in contenders.iter_mut().filter(|who| who.name != "segno-memory") {
             println!("{}: restarts", who.name);
-            who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+            who.renew()?;
             runtime.block_on(measure::restarts(who, sizes, &format!("restarts, {}", who.name), report))?;
         }
     }

@@ -1,9 +1,9 @@
 //! Programs of others that the benchmark runs: what they need is installed under the target directory, by the tool.
 
 use std::{
-    fs::{self, OpenOptions},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    fs,
+    path::PathBuf,
+    process::{Child, Command},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -18,13 +18,6 @@ impl Drop for Program {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Starts a program; what it says to people goes to a log.
-pub fn start(command: &mut Command, log: &Path) -> Result<Program> {
-    let log = OpenOptions::new().create(true).append(true).open(log)?;
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    Ok(Program(command.spawn().with_context(|| format!("cannot start {}", command.get_program().display()))?))
 }
 
 /// A folder of `bench/`, copied under the target directory, with the packages of its `package.json` installed.

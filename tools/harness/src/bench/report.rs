@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 /// Columns that others are compared with, in the order of the table.
-pub const COLUMNS: [&str; 4] = ["segno", "temporal", "segno-memory", "restate"];
+pub const COLUMNS: [&str; 3] = ["segno", "temporal", "segno-memory"];
 
 /// Readings by measure and server, in the order they first came.
 #[derive(Default)]
@@ -44,14 +44,11 @@ impl Report {
             (0..COLUMNS.len()).filter(|column| self.rows.iter().any(|row| !row.readings[*column].is_empty())).collect();
         let width = self.rows.iter().map(|row| row.measure.len()).max().unwrap_or(0) + 2;
         let names: String = shown.iter().map(|column| format!("{:>14}", COLUMNS[*column])).collect();
-        println!("\n{:<width$}{names}{:>16}{:>16}", "median", "segno/temporal", "segno/restate");
+        println!("\n{:<width$}{names}{:>16}", "median", "segno/temporal");
         for (measure, medians) in self.medians() {
             let cells: String = shown.iter().map(|column| format!("{:>14}", cell(medians[*column]))).collect();
-            let ratio = |other: usize| {
-                let both = medians[0].zip(medians[other]).filter(|(_, below)| *below != 0.0);
-                cell(both.map(|(above, below)| above / below))
-            };
-            println!("{measure:<width$}{cells}{:>16}{:>16}", ratio(1), ratio(3));
+            let both = medians[0].zip(medians[1]).filter(|(_, below)| *below != 0.0);
+            println!("{measure:<width$}{cells}{:>16}", cell(both.map(|(above, below)| above / below)));
         }
     }
 
@@ -146,10 +143,10 @@ mod tests {
         let mut report = Report::default();
         report.add("segno", "z rate", 2.0);
         report.add("segno", "z rate", 4.0);
-        report.add("restate", "a rate", 1.0);
+        report.add("temporal", "a rate", 1.0);
         let again = Report::from_json(&report.json().expect("finite")).expect("readable");
         let rows: Vec<_> = again.medians().collect();
-        assert_eq!(rows[0], ("z rate", [Some(3.0), None, None, None]));
-        assert_eq!(rows[1], ("a rate", [None, None, None, Some(1.0)]));
+        assert_eq!(rows[0], ("z rate", [Some(3.0), None, None]));
+        assert_eq!(rows[1], ("a rate", [None, Some(1.0), None]));
     }
 }

@@ -24,7 +24,7 @@ use super::{
     flows::{Shared, insist, result, start},
     ledger::{Breach, Kind},
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, Client, NAMESPACE};
 
 /// Workflows of a job by list, and its steps in a second.
 const LISTED_WORKFLOWS: usize = 24;
@@ -110,17 +110,8 @@ async fn begin(client: &mut Client, job: &str, signal: &str, targets: Result<&[T
         operation: Some(Operation::SignalOperation(operation)),
         ..Default::default()
     };
-    let mut attempts = 0;
-    let reply = insist(async || {
-        attempts += 1;
-        client.start_batch_operation(request(call.clone(), CALL_TIMEOUT)).await
-    });
-    match reply.await {
-        Ok(_) => Ok(()),
-        // An attempt without an answer had arrived.
-        Err(status) if status.code() == Code::AlreadyExists && attempts > 1 => Ok(()),
-        Err(status) => Err(Breach::Wrong(format!("{job} was refused: {status}"))),
-    }
+    let begun = client.insist_once(&call, Code::AlreadyExists).await;
+    begun.map(drop).map_err(|status| Breach::Wrong(format!("{job} was refused: {status}")))
 }
 
 fn target((id, run_id): &Target) -> Execution {
@@ -131,9 +122,8 @@ fn target((id, run_id): &Target) -> Execution {
 async fn ended(shared: &Shared, client: &mut Client, job: &str, round: u32, targets: i64) -> Result<(), Breach> {
     let call = DescribeBatchOperationRequest { namespace: NAMESPACE.to_owned(), job_id: job.to_owned() };
     loop {
-        let reply = insist(async || client.describe_batch_operation(request(call.clone(), CALL_TIMEOUT)).await).await;
-        let said = match reply {
-            Ok(reply) => reply.into_inner(),
+        let said = match client.insist(&call).await {
+            Ok(reply) => reply,
             Err(status) if status.code() == Code::NotFound && shared.ledger.crashed_since(round) => {
                 return Err(Breach::Lost(format!("{job}: acknowledged in round {round} or later, but gone")));
             }

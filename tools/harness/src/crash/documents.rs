@@ -18,7 +18,7 @@ use super::{
     flows::{QUEUE, Shared, insist},
     ledger::Breach,
 };
-use crate::wire::{self, AccessClient, CALL_TIMEOUT, Client, FlowClient, NAMESPACE, request};
+use crate::wire::{self, Client, NAMESPACE};
 
 /// Keys beyond these are revoked, the oldest first.
 const KEYS_MAX: usize = 8;
@@ -36,55 +36,46 @@ struct AcknowledgedDocuments {
     deployed: u32,
 }
 
-/// The clients of one port.
-struct Clients {
-    workflows: Client,
-    access: AccessClient,
-    flows: FlowClient,
-}
+/// The only client that changes documents.
+struct Author(Client);
 
 /// Changes keys and scripts until the campaign stops.
-pub async fn run(shared: Rc<Shared>, workflows: Client, port: u16) {
-    let clients = wire::access_client(port).and_then(|access| Ok((access, wire::flow_client(port)?)));
-    let outcome = match clients {
-        Ok((access, flows)) => change(&shared, Clients { workflows, access, flows }).await,
-        Err(error) => Err(Breach::Wrong(error.to_string())),
-    };
-    if let Err(breach) = outcome {
+pub async fn run(shared: Rc<Shared>, client: Client) {
+    if let Err(breach) = change(&shared, Author(client)).await {
         shared.ledger.breach(breach);
     }
 }
 
-async fn change(shared: &Shared, mut clients: Clients) -> Result<(), Breach> {
+async fn change(shared: &Shared, mut author: Author) -> Result<(), Breach> {
     let mut known = AcknowledgedDocuments::default();
     for number in 1.. {
         if shared.stopping.get() {
             break;
         }
-        clients.deploy(number).await?;
+        author.deploy(number).await?;
         (known.version, known.deployed) = (number, shared.ledger.round());
         shared.ledger.count_fact();
-        clients.check_version(shared, &known, number).await?;
+        author.check_version(shared, &known, number).await?;
 
         let name = format!("key-{number:06}");
-        clients.create_key(&name).await?;
+        author.create_key(&name).await?;
         known.keys.insert(name, shared.ledger.round());
         shared.ledger.count_fact();
         if known.keys.len() > KEYS_MAX
             && let Some((oldest, _)) = known.keys.pop_first()
         {
-            clients.revoke_key(&oldest).await?;
+            author.revoke_key(&oldest).await?;
             known.revoked = shared.ledger.round();
             shared.ledger.count_fact();
         }
-        clients.check_keys(shared, &known).await?;
+        author.check_keys(shared, &known).await?;
     }
     // The server has been started anew since the last change, or it has not: both must show the same.
-    clients.check_keys(shared, &known).await?;
-    clients.check_version(shared, &known, u64::MAX).await
+    author.check_keys(shared, &known).await?;
+    author.check_version(shared, &known, u64::MAX).await
 }
 
-impl Clients {
+impl Author {
     async fn deploy(&mut self, version: u64) -> Result<(), Breach> {
         let message = DeployRequest {
             namespace: NAMESPACE.to_owned(),
@@ -93,7 +84,7 @@ impl Clients {
             take_over: true,
             ..Default::default()
         };
-        let deployed = insist(async || self.flows.deploy(request(message.clone(), CALL_TIMEOUT)).await).await;
+        let deployed = self.0.insist(&message).await;
         deployed.map(|_| ()).map_err(|status| refused("deployment of", SCRIPT, &status))
     }
 
@@ -109,10 +100,9 @@ impl Clients {
         }
         let id = format!("{SCRIPT}-{number}");
         let call = wire::start(SCRIPT, &id, QUEUE, "");
-        let started =
-            insist(async || self.workflows.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-        let run_id = started.map_err(|status| refused("start of", &id, &status))?.into_inner().run_id;
-        let closed = insist(async || wire::wait_closed(&mut self.workflows, &id, &run_id).await).await;
+        let started = self.0.insist(&call).await;
+        let run_id = started.map_err(|status| refused("start of", &id, &status))?.run_id;
+        let closed = insist(async || wire::wait_closed(&mut self.0, &id, &run_id).await).await;
         let result = wire::closing_result(&closed.map_err(|status| refused("result of", &id, &status))?);
         if result == known.version.to_string() {
             return Ok(());
@@ -124,33 +114,19 @@ impl Clients {
     async fn create_key(&mut self, name: &str) -> Result<(), Breach> {
         let key = Key { name: name.to_owned(), grants: vec!["default:read".to_owned()], ..Default::default() };
         let call = CreateKeyRequest { key: Some(key) };
-        let mut attempts = 0;
-        let created = insist(async || {
-            attempts += 1;
-            self.access.create_key(request(call.clone(), CALL_TIMEOUT)).await
-        });
-        match created.await {
-            Err(status) if status.code() == Code::AlreadyExists && attempts > 1 => Ok(()),
-            outcome => outcome.map(|_| ()).map_err(|status| refused("creation of", name, &status)),
-        }
+        let created = self.0.insist_once(&call, Code::AlreadyExists).await;
+        created.map(drop).map_err(|status| refused("creation of", name, &status))
     }
 
     async fn revoke_key(&mut self, name: &str) -> Result<(), Breach> {
         let call = RevokeKeyRequest { name: name.to_owned() };
-        let mut attempts = 0;
-        let revoked = insist(async || {
-            attempts += 1;
-            self.access.revoke_key(request(call.clone(), CALL_TIMEOUT)).await
-        });
-        match revoked.await {
-            Err(status) if status.code() == Code::NotFound && attempts > 1 => Ok(()),
-            outcome => outcome.map(|_| ()).map_err(|status| refused("revocation of", name, &status)),
-        }
+        let revoked = self.0.insist_once(&call, Code::NotFound).await;
+        revoked.map(drop).map_err(|status| refused("revocation of", name, &status))
     }
 
     async fn check_keys(&mut self, shared: &Shared, known: &AcknowledgedDocuments) -> Result<(), Breach> {
-        let listed = insist(async || self.access.list_keys(request(ListKeysRequest {}, CALL_TIMEOUT)).await).await;
-        let listed = listed.map_err(|status| refused("list of", "keys", &status))?.into_inner().keys;
+        let listed = self.0.insist(&ListKeysRequest {}).await;
+        let listed = listed.map_err(|status| refused("list of", "keys", &status))?.keys;
         let listed: BTreeSet<String> = listed.into_iter().map(|key| key.name).collect();
         if let Some((name, round)) = known.keys.iter().find(|(name, _)| !listed.contains(*name)) {
             return Err(missing(shared, *round, format!("{name} was created, but is not among {listed:?}")));

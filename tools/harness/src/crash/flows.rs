@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
+use segno_proto::{Rpc, workflowservice::SignalWorkflowExecutionRequest};
 use tonic::{Code, Status};
 
 use super::{
@@ -16,7 +16,7 @@ use super::{
     scripts::{self, Scripts},
     updates,
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE};
 
 /// Task queue of the campaign.
 pub const QUEUE: &str = "crash";
@@ -73,20 +73,41 @@ pub async fn insist<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> Resu
     }
 }
 
-/// Repeats a worker's answer, but not for ever: its task times out, and a worker stuck on it would look like a server
-/// that hands out no tasks. What the server kept saying is remembered.
-pub async fn insist_briefly<T>(shared: &Shared, mut call: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
-    let begun = Instant::now();
-    loop {
-        match call().await {
-            Err(status) if is_transient(&status) && begun.elapsed() < ANSWER_MAX => {
-                tokio::time::sleep(RETRY_PAUSE).await;
+impl Client {
+    /// Repeats a call until it is answered.
+    pub async fn insist<Q: Rpc + Clone>(&mut self, call: &Q) -> Result<Q::Response, Status> {
+        insist(async || self.call(call.clone(), CALL_TIMEOUT).await).await
+    }
+
+    /// Repeats a call until it is answered. A repeat that is refused with `done` says that an attempt without an answer had arrived;
+    /// then the call is done, but not acknowledged: `false`.
+    pub async fn insist_once<Q: Rpc + Clone>(&mut self, call: &Q, done: Code) -> Result<bool, Status> {
+        let mut attempts = 0;
+        let reply = insist(async || {
+            attempts += 1;
+            self.call(call.clone(), CALL_TIMEOUT).await
+        });
+        match reply.await {
+            Err(status) if status.code() == done && attempts > 1 => Ok(false),
+            reply => reply.map(|_| true),
+        }
+    }
+
+    /// Repeats a worker's answer, but not for ever: its task times out, and a worker stuck on it would look like a server
+    /// that hands out no tasks. What the server kept saying is remembered.
+    pub async fn insist_briefly<Q: Rpc + Clone>(&mut self, shared: &Shared, answer: &Q) -> Result<Q::Response, Status> {
+        let begun = Instant::now();
+        loop {
+            match self.call(answer.clone(), CALL_TIMEOUT).await {
+                Err(status) if is_transient(&status) && begun.elapsed() < ANSWER_MAX => {
+                    tokio::time::sleep(RETRY_PAUSE).await;
+                }
+                Err(status) if is_transient(&status) => {
+                    shared.given_up.borrow_mut().push(format!("{:?} {}", status.code(), status.message()));
+                    return Err(status);
+                }
+                reply => return reply,
             }
-            Err(status) if is_transient(&status) => {
-                shared.given_up.borrow_mut().push(format!("{:?} {}", status.code(), status.message()));
-                return Err(status);
-            }
-            answer => return answer,
         }
     }
 }
@@ -154,8 +175,8 @@ async fn updated(shared: &Rc<Shared>, client: &mut Client, id: &str, at_once: bo
 pub async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, Breach> {
     let mut call = wire::start(kind.name(), id, QUEUE, input);
     call.workflow_task_timeout = Some(wire::millis(2_000));
-    let reply = insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-    let run_id = reply.map_err(|status| refused(shared, "start", id, &status))?.into_inner().run_id;
+    let reply = client.insist(&call).await;
+    let run_id = reply.map_err(|status| refused(shared, "start", id, &status))?.run_id;
     shared.ledger.note(kind, id, &run_id, |_, _| {});
     Ok(run_id)
 }
@@ -180,22 +201,14 @@ pub async fn signal(
     shared.ledger.note(kind, id, run_id, |facts, _| {
         facts.signals.insert(name.to_owned(), false);
     });
-    let mut attempts = 0;
-    let reply = insist(async || {
-        attempts += 1;
-        client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await
-    });
-    match reply.await {
-        Ok(_) => {
-            shared.ledger.note(kind, id, run_id, |facts, _| {
-                facts.signals.insert(name.to_owned(), true);
-            });
-            Ok(())
-        }
-        // An attempt without an answer may have been the last signal the workflow waited for: then it is closed now.
-        Err(status) if status.code() == Code::NotFound && attempts > 1 => Ok(()),
-        Err(status) => Err(refused(shared, "signal", id, &status)),
+    // An attempt without an answer may have been the last signal the workflow waited for: then it is closed now.
+    let signalled = client.insist_once(&call, Code::NotFound).await;
+    if signalled.map_err(|status| refused(shared, "signal", id, &status))? {
+        shared.ledger.note(kind, id, run_id, |facts, _| {
+            facts.signals.insert(name.to_owned(), true);
+        });
     }
+    Ok(())
 }
 
 /// Waits for the result of a workflow, which must be the right one.

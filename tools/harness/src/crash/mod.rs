@@ -141,7 +141,7 @@ fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result
         last_poll: Cell::new(Instant::now()),
         prefix: "flow".to_owned(),
         scripts: match options.plan.kind {
-            Kind::Segno => Some(Scripts::new(options.plan.port)),
+            Kind::Segno => Some(Scripts::default()),
             Kind::Temporal => None,
         },
         admits_durably: options.plan.kind == Kind::Segno,
@@ -191,12 +191,12 @@ impl Campaign<'_> {
             flows.spawn_local(flows::run(self.shared.clone(), client()?));
         }
         if self.options.plan.kind == Kind::Segno {
-            flows.spawn_local(operations::prepare(self.shared.clone(), wire::operator(self.options.plan.port)?));
+            flows.spawn_local(operations::prepare(self.shared.clone(), client()?));
             for name in ["schedule-a", "schedule-b", "schedule-c", "schedule-d"] {
                 flows.spawn_local(schedules::run(self.shared.clone(), client()?, name));
             }
             flows.spawn_local(batches::run(self.shared.clone(), client()?));
-            flows.spawn_local(documents::run(self.shared.clone(), client()?, self.options.plan.port));
+            flows.spawn_local(documents::run(self.shared.clone(), client()?));
         }
         let mut unsynced = 0;
         let mut done = 0;

@@ -10,21 +10,21 @@ use segno_proto::{
         EndpointSpec, EndpointTarget, Response, StartOperationResponse, endpoint_target, request::Variant as Asked,
         response::Variant as Answered, start_operation_response,
     },
-    operatorservice::{CreateNexusEndpointRequest, operator_service_client::OperatorServiceClient},
+    operatorservice::CreateNexusEndpointRequest,
     workflowservice::{PollNexusTaskQueueRequest, PollNexusTaskQueueResponse, RespondNexusTaskCompletedRequest},
 };
-use tonic::{Code, transport::Channel};
+use tonic::Code;
 
 use super::{
-    flows::{QUEUE, Shared, insist, insist_briefly},
+    flows::{QUEUE, Shared},
     ledger::{Breach, Kind, handler_id},
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_PAUSE, POLL_TIMEOUT, request};
+use crate::wire::{self, Client, NAMESPACE, POLL_PAUSE, POLL_TIMEOUT};
 
 const ENDPOINT: &str = "crash";
 
 /// Creates the endpoint. From then on clients start callers.
-pub async fn prepare(shared: Rc<Shared>, mut client: OperatorServiceClient<Channel>) {
+pub async fn prepare(shared: Rc<Shared>, mut client: Client) {
     let target = endpoint_target::Worker { namespace: NAMESPACE.to_owned(), task_queue: QUEUE.to_owned() };
     let spec = EndpointSpec {
         name: ENDPOINT.to_owned(),
@@ -32,7 +32,7 @@ pub async fn prepare(shared: Rc<Shared>, mut client: OperatorServiceClient<Chann
         target: Some(EndpointTarget { variant: Some(endpoint_target::Variant::Worker(target)) }),
     };
     let call = CreateNexusEndpointRequest { spec: Some(spec) };
-    match insist(async || client.create_nexus_endpoint(request(call.clone(), CALL_TIMEOUT)).await).await {
+    match client.insist(&call).await {
         // A repeat of a call that was carried out and not answered.
         Err(status) if status.code() != Code::AlreadyExists => {
             shared.ledger.breach(Breach::Wrong(format!("the endpoint was refused: {status}")));
@@ -62,11 +62,11 @@ pub async fn poll(shared: Rc<Shared>, mut client: Client) {
             identity: "segno-harness".to_owned(),
             ..Default::default()
         };
-        let Ok(reply) = client.poll_nexus_task_queue(request(poll, POLL_TIMEOUT)).await else {
+        let Ok(reply) = client.call(poll, POLL_TIMEOUT).await else {
             tokio::time::sleep(POLL_PAUSE).await;
             continue;
         };
-        handle(&shared, &mut client, reply.into_inner()).await;
+        handle(&shared, &mut client, reply).await;
     }
 }
 
@@ -83,9 +83,8 @@ async fn handle(shared: &Shared, client: &mut Client, task: PollNexusTaskQueueRe
     call.request_id = start.request_id;
     call.completion_callbacks =
         vec![Callback { variant: Some(callback::Variant::Nexus(callback)), ..Default::default() }];
-    let started = async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await;
-    let Ok(reply) = insist_briefly(shared, started).await else { return };
-    let run_id = reply.into_inner().run_id;
+    let Ok(reply) = client.insist_briefly(shared, &call).await else { return };
+    let run_id = reply.run_id;
     shared.ledger.note(Kind::Activity, &id, &run_id, |_, _| {});
     let started = start_operation_response::Async { operation_token: id, ..Default::default() };
     let response = StartOperationResponse { variant: Some(start_operation_response::Variant::AsyncSuccess(started)) };
@@ -97,6 +96,5 @@ async fn handle(shared: &Shared, client: &mut Client, task: PollNexusTaskQueueRe
         ..Default::default()
     };
     // An answer that is refused came too late: the operation has its callback, or the request is made again.
-    let call = async || client.respond_nexus_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
-    let _ = insist_briefly(shared, call).await;
+    let _ = client.insist_briefly(shared, &answer).await;
 }

@@ -25,10 +25,10 @@ use segno_proto::{
 use tonic::Code;
 
 use super::{
-    flows::{QUEUE, Shared, insist, result},
+    flows::{QUEUE, Shared, result},
     ledger::{Breach, Kind},
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, Client, NAMESPACE};
 
 /// Actions of a schedule that acts by itself. Descriptions have the last ten.
 const ACTIONS: i64 = 3;
@@ -91,7 +91,7 @@ async fn changed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
         request_id: format!("update-{id}"),
         ..Default::default()
     };
-    let reply = insist(async || client.update_schedule(request(call.clone(), CALL_TIMEOUT)).await).await;
+    let reply = client.insist(&call).await;
     reply.map_err(|status| asked.refused(&status))?;
     asked.check(client, |said| notes_of(said) == "updated").await?;
 
@@ -107,7 +107,7 @@ async fn changed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
             request_id: format!("trigger-{number}-{id}"),
             ..Default::default()
         };
-        let reply = insist(async || client.patch_schedule(request(call.clone(), CALL_TIMEOUT)).await).await;
+        let reply = client.insist(&call).await;
         reply.map_err(|status| asked.refused(&status))?;
     }
     let said = actions_taken(client, &asked, 2).await?;
@@ -173,8 +173,8 @@ impl<'a> ScheduleRequest<'a> {
 
     async fn describe(&self, client: &mut Client) -> Result<DescribeScheduleResponse, Breach> {
         let call = DescribeScheduleRequest { namespace: NAMESPACE.to_owned(), schedule_id: self.id.to_owned() };
-        let reply = insist(async || client.describe_schedule(request(call.clone(), CALL_TIMEOUT)).await).await;
-        Ok(reply.map_err(|status| self.refused(&status))?.into_inner())
+        let reply = client.insist(&call).await;
+        Ok(reply.map_err(|status| self.refused(&status))?)
     }
 
     async fn check(
@@ -200,7 +200,7 @@ async fn create(client: &mut Client, asked: &ScheduleRequest<'_>, schedule: Sche
         request_id: format!("create-{}", asked.id),
         ..Default::default()
     };
-    let reply = insist(async || client.create_schedule(request(call.clone(), CALL_TIMEOUT)).await).await;
+    let reply = client.insist(&call).await;
     reply.map_err(|status| asked.refused(&status))?;
     asked.shared.ledger.count_fact();
     Ok(())
@@ -248,8 +248,8 @@ async fn workflows_ended(
         namespace: NAMESPACE.to_owned(),
         query: format!("TemporalScheduledById = '{id}'"),
     };
-    let reply = insist(async || client.count_workflow_executions(request(call.clone(), CALL_TIMEOUT)).await).await;
-    let count = reply.map_err(|status| Breach::Wrong(format!("{id}: counting: {status}")))?.into_inner().count;
+    let reply = client.insist(&call).await;
+    let count = reply.map_err(|status| Breach::Wrong(format!("{id}: counting: {status}")))?.count;
     if count != actions {
         return Err(Breach::Wrong(format!("{id}: {count} workflows for {actions} due times")));
     }
@@ -264,19 +264,11 @@ async fn delete(client: &mut Client, asked: &ScheduleRequest<'_>) -> Result<(), 
         schedule_id: asked.id.to_owned(),
         ..Default::default()
     };
-    let mut attempts = 0;
-    let reply = insist(async || {
-        attempts += 1;
-        client.delete_schedule(request(call.clone(), CALL_TIMEOUT)).await
-    });
-    match reply.await {
-        Ok(_) => asked.shared.ledger.count_fact(),
-        Err(status) if status.code() == Code::NotFound && attempts > 1 => {}
-        Err(status) => return Err(asked.refused(&status)),
+    if client.insist_once(&call, Code::NotFound).await.map_err(|status| asked.refused(&status))? {
+        asked.shared.ledger.count_fact();
     }
     let call = DescribeScheduleRequest { namespace: NAMESPACE.to_owned(), schedule_id: asked.id.to_owned() };
-    let reply = insist(async || client.describe_schedule(request(call.clone(), CALL_TIMEOUT)).await).await;
-    match reply {
+    match client.insist(&call).await {
         Err(status) if status.code() == Code::NotFound => Ok(()),
         Ok(_) if asked.shared.ledger.crashed_since(round) => {
             Err(Breach::Lost(format!("{}: deleted in round {round} or later, and there again", asked.id)))

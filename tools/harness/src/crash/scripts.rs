@@ -8,10 +8,10 @@ use std::cell::Cell;
 use segno_proto::segno_flow::DeployRequest;
 
 use super::{
-    flows::{Shared, insist, refused, result, signal, start},
+    flows::{Shared, refused, result, signal, start},
     ledger::{Breach, Kind},
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{Client, NAMESPACE};
 
 /// What each script does: its turns begin with a start, the end of a task, a signal and a timer.
 const SOURCE: &str = "workflow script(text) {
@@ -27,18 +27,14 @@ const SOURCE: &str = "workflow script(text) {
 ";
 
 /// Scripts on a server that has them.
+#[derive(Default)]
 pub struct Scripts {
-    port: u16,
+    /// They are deployed when the first one is started.
     deployed: Cell<bool>,
 }
 
 impl Scripts {
-    /// Scripts that are deployed when the first one is started.
-    pub fn new(port: u16) -> Self {
-        Self { port, deployed: Cell::new(false) }
-    }
-
-    async fn deploy(&self, shared: &Shared) -> Result<(), Breach> {
+    async fn deploy(&self, shared: &Shared, client: &mut Client) -> Result<(), Breach> {
         if self.deployed.get() {
             return Ok(());
         }
@@ -49,9 +45,7 @@ impl Scripts {
             take_over: true,
             ..Default::default()
         };
-        let mut client = wire::flow_client(self.port).map_err(|error| Breach::Wrong(error.to_string()))?;
-        let call = async || client.deploy(request(message.clone(), CALL_TIMEOUT)).await;
-        insist(call).await.map_err(|status| refused(shared, "deployment", "script", &status))?;
+        client.insist(&message).await.map_err(|status| refused(shared, "deployment", "script", &status))?;
         self.deployed.set(true);
         Ok(())
     }
@@ -60,7 +54,7 @@ impl Scripts {
 /// A script with its two signals. `false` if the server has no scripts.
 pub async fn run(shared: &Shared, client: &mut Client, id: &str) -> Result<bool, Breach> {
     let Some(scripts) = &shared.scripts else { return Ok(false) };
-    scripts.deploy(shared).await?;
+    scripts.deploy(shared, client).await?;
     let run_id = start(shared, client, Kind::Script, id, &Kind::Activity.result(id)).await?;
     for name in ["s0", "s1"] {
         signal(shared, client, Kind::Script, id, &run_id, name).await?;

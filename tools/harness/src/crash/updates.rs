@@ -23,7 +23,7 @@ use super::{
     flows::{RETRY_PAUSE, Shared, insist, is_transient},
     ledger::{Breach, Facts, Kind, UpdateFacts},
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT};
 
 /// What the worker does with an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl UpdateCaller {
             request: Some(Request { meta: Some(meta), input: Some(input), ..Default::default() }),
             ..Default::default()
         };
-        let reply = self.client.update_workflow_execution(request(call, POLL_TIMEOUT)).await?.into_inner();
+        let reply = self.client.call(call, POLL_TIMEOUT).await?;
         Ok((reply.stage(), reply.outcome))
     }
 
@@ -270,7 +270,7 @@ async fn poll(
         wait_policy: Some(WaitPolicy { lifecycle_stage: wait.into() }),
     };
     let timeout: Duration = if wait == Stage::Completed { POLL_TIMEOUT } else { CALL_TIMEOUT };
-    let reply = client.poll_workflow_execution_update(request(call, timeout)).await?.into_inner();
+    let reply = client.call(call, timeout).await?;
     Ok((reply.stage(), reply.outcome))
 }
 

@@ -26,11 +26,11 @@ use segno_proto::{
 use tonic::Code;
 
 use super::{
-    flows::{QUEUE, Shared, insist, insist_briefly, is_transient},
+    flows::{QUEUE, Shared, insist, is_transient},
     ledger::{Answer, Breach, Kind, child_id},
     operations, updates,
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_PAUSE, POLL_TIMEOUT, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_PAUSE, POLL_TIMEOUT};
 
 /// An activity whose worker or server died is tried again after this.
 const START_TO_CLOSE: Duration = Duration::from_secs(1);
@@ -83,10 +83,9 @@ async fn answer_workflow_task(shared: &Shared, client: &mut Client, task: PollWo
         capabilities: Some(Capabilities { discard_speculative_workflow_task_with_events: true }),
         ..Default::default()
     };
-    let call = async || client.respond_workflow_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
-    match insist_briefly(shared, call).await {
+    match client.insist_briefly(shared, &answer).await {
         // A task that only brought what was rejected leaves no trace.
-        Ok(reply) if reply.get_ref().reset_history_event_id > 0 && count == 0 => {}
+        Ok(reply) if reply.reset_history_event_id > 0 && count == 0 => {}
         Ok(_) => shared.ledger.note(kind, &run.workflow_id, &run.run_id, |facts, round| {
             facts.workflow_tasks.insert(identity, Answer { round, commands: count });
         }),
@@ -212,11 +211,11 @@ pub async fn poll_activities(shared: Rc<Shared>, mut client: Client) {
             identity: "segno-harness".to_owned(),
             ..Default::default()
         };
-        let answer = client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await;
+        let answer = client.call(poll, POLL_TIMEOUT).await;
         shared.last_poll.set(Instant::now());
         match answer {
-            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
-            Ok(reply) => do_activity(&shared, &mut client, reply.into_inner()).await,
+            Ok(reply) if reply.task_token.is_empty() => {}
+            Ok(reply) => do_activity(&shared, &mut client, reply).await,
             Err(status) if is_transient(&status) => tokio::time::sleep(POLL_PAUSE).await,
             Err(status) => {
                 shared.ledger.breach(Breach::Wrong(format!("an activity poll was refused: {status}")));
@@ -236,8 +235,7 @@ async fn do_activity(shared: &Shared, client: &mut Client, task: PollActivityTas
         namespace: NAMESPACE.to_owned(),
         ..Default::default()
     };
-    let call = async || client.respond_activity_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
-    if insist_briefly(shared, call).await.is_ok() {
+    if client.insist_briefly(shared, &answer).await.is_ok() {
         shared.ledger.note(Kind::Activity, &run.workflow_id, &run.run_id, |facts, round| {
             facts.activities.insert(identity, Answer { round, commands: 0 });
         });

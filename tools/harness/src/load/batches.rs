@@ -19,7 +19,7 @@ use segno_proto::{
 };
 
 use super::{fill, outcome::Outcome, session::Session};
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Between two starts of those that are measured.
@@ -60,7 +60,7 @@ async fn starts(session: &Rc<Session>, name: &str, job: Option<&str>) {
         let id = format!("{}-{name}-{index}", session.load.prefix);
         let start = wire::start("beside", &id, &format!("{}-beside", session.load.prefix), "");
         let begun = Instant::now();
-        match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
+        match client.call(start, CALL_TIMEOUT).await {
             Ok(_) => session.record(begun.elapsed()),
             Err(status) => session.failed("start", &status),
         }
@@ -78,13 +78,13 @@ async fn start_job(session: &Session, client: &mut Client, job: &str) -> Result<
         operation: Some(Operation::TerminationOperation(BatchOperationTermination::default())),
         ..Default::default()
     };
-    client.start_batch_operation(request(call, CALL_TIMEOUT)).await?;
+    client.call(call, CALL_TIMEOUT).await?;
     Ok(())
 }
 
 async fn described(client: &mut Client, job: &str) -> Result<DescribeBatchOperationResponse, tonic::Status> {
     let call = DescribeBatchOperationRequest { namespace: NAMESPACE.to_owned(), job_id: job.to_owned() };
-    Ok(client.describe_batch_operation(request(call, CALL_TIMEOUT)).await?.into_inner())
+    Ok(client.call(call, CALL_TIMEOUT).await?)
 }
 
 async fn is_running(client: &mut Client, job: &str) -> bool {

@@ -16,7 +16,7 @@ use segno_proto::{
 use tonic::Code;
 
 use super::{outcome::Outcome, session::Session};
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE};
 
 /// Different values of the keyword: a fifth of all workflows has each.
 const CUSTOMERS: usize = 5;
@@ -53,7 +53,7 @@ async fn add_attributes(session: &Rc<Session>) -> Result<()> {
         namespace: NAMESPACE.to_owned(),
         search_attributes: ATTRIBUTES.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).into())).collect(),
     };
-    match wire::operator(session.load.port)?.add_search_attributes(request(call, CALL_TIMEOUT)).await {
+    match session.client().call(call, CALL_TIMEOUT).await {
         Ok(_) => {}
         Err(status) if status.code() == Code::AlreadyExists => {}
         Err(status) => return Err(status.into()),
@@ -62,7 +62,7 @@ async fn add_attributes(session: &Rc<Session>) -> Result<()> {
     let mut client = session.client();
     loop {
         let probe = with_values(wire::start("filled", &format!("{}-probe", session.load.prefix), "probe", ""), 0);
-        match client.start_workflow_execution(request(probe, CALL_TIMEOUT)).await {
+        match client.call(probe, CALL_TIMEOUT).await {
             Ok(_) => return close(&mut client, &format!("{}-probe", session.load.prefix)).await.map_err(Into::into),
             Err(_) if begun.elapsed() < ATTRIBUTE_DELAY_MAX => tokio::time::sleep(Duration::from_millis(200)).await,
             Err(status) => return Err(status.into()),
@@ -85,7 +85,7 @@ async fn start_all(session: &Rc<Session>, name: &str, kind: &'static str, attrib
                     start = with_values(start, index);
                 }
                 let begun = Instant::now();
-                if let Err(status) = client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
+                if let Err(status) = client.call(start, CALL_TIMEOUT).await {
                     session.failed("start", &status);
                     continue;
                 }
@@ -113,7 +113,7 @@ async fn close(client: &mut Client, workflow_id: &str) -> Result<(), tonic::Stat
         workflow_execution: wire::execution(workflow_id, ""),
         ..Default::default()
     };
-    client.terminate_workflow_execution(request(call, CALL_TIMEOUT)).await.map(|_| ())
+    client.call(call, CALL_TIMEOUT).await.map(|_| ())
 }
 
 /// Adds the attributes of one workflow; amounts are spread so that their order is not that of the starts.

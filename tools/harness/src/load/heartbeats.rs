@@ -22,7 +22,7 @@ use segno_proto::{
 use tonic::{Code, Status};
 
 use super::{outcome::Outcome, session::Session};
-use crate::wire::{self, CALL_TIMEOUT, Client, LeaseClient, NAMESPACE, millis, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, millis};
 
 /// How often SDKs report.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -35,17 +35,13 @@ const FLEET: f64 = 10_000.0;
 
 /// Workers of one kind.
 struct Fleet {
-    kind: Kind,
+    clients: Vec<Client>,
+    /// Whether they report by Segno's own protocol.
+    lease: bool,
     prefix: String,
     /// Tokens of the last answers, in Segno's own protocol.
     tokens: RefCell<Vec<Vec<u8>>>,
     begun: SystemTime,
-}
-
-/// How workers report, with their connections.
-enum Kind {
-    Stock(Vec<Client>),
-    Lease(Vec<LeaseClient>),
 }
 
 /// A fleet of each kind, one after the other.
@@ -53,12 +49,10 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let (port, connections) = (session.load.port, session.load.connections.max(1));
     let mut outcomes = Vec::new();
     for lease in [false, true] {
-        let (name, kind) = match lease {
-            false => ("stock", Kind::Stock((0..connections).map(|_| wire::client(port)).collect::<Result<_>>()?)),
-            true => ("lease", Kind::Lease((0..connections).map(|_| wire::lease_client(port)).collect::<Result<_>>()?)),
-        };
+        let name = if lease { "lease" } else { "stock" };
         let fleet = Rc::new(Fleet {
-            kind,
+            clients: (0..connections).map(|_| wire::client(port)).collect::<Result<_>>()?,
+            lease,
             prefix: format!("{}-{name}", session.load.prefix),
             tokens: RefCell::new(vec![Vec::new(); session.load.fill]),
             begun: SystemTime::now(),
@@ -106,7 +100,7 @@ async fn measure(session: &Rc<Session>, fleet: &Rc<Fleet>, name: &str) -> Result
         }
     });
     let mut reported = session.measure(name, "heartbeat", reporting).await?;
-    if let Kind::Stock(_) = fleet.kind {
+    if !fleet.lease {
         reported.extras.push(("bytes/heartbeat".to_owned(), fleet.own_report(0).encoded_len() as f64));
     }
     for outcome in [&registered, &rested, &reported] {
@@ -137,29 +131,25 @@ async fn report(session: &Session, fleet: &Fleet, worker: usize) {
 
 impl Fleet {
     async fn report(&self, worker: usize) -> Result<(), Status> {
-        match &self.kind {
-            Kind::Stock(clients) => {
-                let mut client = clients[worker % clients.len()].clone();
-                let call = RecordWorkerHeartbeatRequest {
-                    namespace: NAMESPACE.to_owned(),
-                    identity: format!("{worker}@host"),
-                    worker_heartbeat: vec![self.own_report(worker)],
-                    ..Default::default()
-                };
-                client.record_worker_heartbeat(request(call, CALL_TIMEOUT)).await?;
-            }
-            Kind::Lease(clients) => {
-                let mut client = clients[worker % clients.len()].clone();
-                let call = HeartbeatRequest {
-                    namespace: NAMESPACE.to_owned(),
-                    worker_instance_key: self.key(worker),
-                    token: self.tokens.borrow()[worker].clone().into(),
-                    lease: Some(millis(LEASE_MS)),
-                    ..Default::default()
-                };
-                let answer = client.heartbeat(request(call, CALL_TIMEOUT)).await?.into_inner();
-                self.tokens.borrow_mut()[worker] = answer.token.into();
-            }
+        let mut client = self.clients[worker % self.clients.len()].clone();
+        if self.lease {
+            let call = HeartbeatRequest {
+                namespace: NAMESPACE.to_owned(),
+                worker_instance_key: self.key(worker),
+                token: self.tokens.borrow()[worker].clone().into(),
+                lease: Some(millis(LEASE_MS)),
+                ..Default::default()
+            };
+            let answer = client.call(call, CALL_TIMEOUT).await?;
+            self.tokens.borrow_mut()[worker] = answer.token.into();
+        } else {
+            let call = RecordWorkerHeartbeatRequest {
+                namespace: NAMESPACE.to_owned(),
+                identity: format!("{worker}@host"),
+                worker_heartbeat: vec![self.own_report(worker)],
+                ..Default::default()
+            };
+            client.call(call, CALL_TIMEOUT).await?;
         }
         Ok(())
     }

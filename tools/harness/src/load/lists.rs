@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tonic::{Code, Status};
 
 use super::{fill, outcome::Outcome, session::Session, worker::Workers, workflows};
-use crate::wire::{self, Client, NAMESPACE, POLL_TIMEOUT, request};
+use crate::wire::{self, Client, NAMESPACE, POLL_TIMEOUT};
 
 /// Rows of a page.
 const PAGE: i32 = 100;
@@ -89,7 +89,7 @@ async fn wait_shown(session: &Rc<Session>, expected: i64) -> Result<()> {
     loop {
         let query = format!("TaskQueue = '{}'", fill::queue(session));
         let call = CountWorkflowExecutionsRequest { namespace: NAMESPACE.to_owned(), query };
-        let count = client.count_workflow_executions(request(call, POLL_TIMEOUT)).await?.into_inner().count;
+        let count = client.call(call, POLL_TIMEOUT).await?.count;
         if count >= expected {
             return Ok(());
         }
@@ -156,11 +156,11 @@ async fn ask(client: &mut Client, question: Question) -> Result<(), Status> {
         Question::List(query) => {
             let query = query.to_owned();
             let call = ListWorkflowExecutionsRequest { namespace, page_size: PAGE, query, ..Default::default() };
-            client.list_workflow_executions(request(call, POLL_TIMEOUT)).await?.into_inner().executions.len()
+            client.call(call, POLL_TIMEOUT).await?.executions.len()
         }
         Question::Count(query) => {
             let call = CountWorkflowExecutionsRequest { namespace, query: query.to_owned() };
-            client.count_workflow_executions(request(call, POLL_TIMEOUT)).await?.into_inner().count as usize
+            client.call(call, POLL_TIMEOUT).await?.count as usize
         }
     };
     if found > 0 { Ok(()) } else { Err(Status::data_loss("an empty answer")) }

@@ -31,8 +31,8 @@ pub async fn run(session: &Rc<Session>) -> Result<Outcome> {
         description: None,
         target: Some(EndpointTarget { variant: Some(endpoint_target::Variant::Worker(target)) }),
     };
-    let call = wire::request(CreateNexusEndpointRequest { spec: Some(spec) }, CALL_TIMEOUT);
-    if let Err(status) = wire::operator(session.load.port)?.create_nexus_endpoint(call).await {
+    let call = CreateNexusEndpointRequest { spec: Some(spec) };
+    if let Err(status) = session.client().call(call, CALL_TIMEOUT).await {
         bail!("the endpoint was not created: {}", status.message());
     }
     let mut handlers = JoinSet::new();
@@ -80,8 +80,8 @@ async fn poll_operations(session: Rc<Session>, mut client: Client) {
             identity: "segno-harness".to_owned(),
             ..Default::default()
         };
-        let task = match client.poll_nexus_task_queue(wire::request(poll, POLL_TIMEOUT)).await {
-            Ok(reply) => reply.into_inner(),
+        let task = match client.call(poll, POLL_TIMEOUT).await {
+            Ok(reply) => reply,
             Err(_) => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -99,7 +99,7 @@ async fn poll_operations(session: Rc<Session>, mut client: Client) {
             response: Some(Response { variant: Some(response::Variant::StartOperation(started)) }),
             ..Default::default()
         };
-        if let Err(status) = client.respond_nexus_task_completed(wire::request(answer, CALL_TIMEOUT)).await {
+        if let Err(status) = client.call(answer, CALL_TIMEOUT).await {
             session.failed("complete operation", &status);
         }
     }

@@ -21,7 +21,7 @@ use segno_proto::{
 };
 
 use super::{outcome::Outcome, session::Session};
-use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, NAMESPACE};
 
 /// How long creating those that are due may take.
 const CREATION_LEAD: Duration = Duration::from_secs(15);
@@ -92,7 +92,7 @@ async fn create_all(session: &Rc<Session>, name: &str, count: usize, spec: Sched
                 let index = next.replace(next.get() + 1);
                 let id = format!("{}-{name}-{index}", session.load.prefix);
                 let begun = Instant::now();
-                match client.create_schedule(request(creation(&session, id, spec.clone()), CALL_TIMEOUT)).await {
+                match client.call(creation(&session, id, spec.clone()), CALL_TIMEOUT).await {
                     Ok(_) => session.record(begun.elapsed()),
                     Err(status) => session.failed("create", &status),
                 }
@@ -130,8 +130,8 @@ async fn wait_for_starts(session: &Rc<Session>, due_s: u64) {
     let begun = Instant::now();
     while begun.elapsed() < START_TIMEOUT {
         let call = CountWorkflowExecutionsRequest { namespace: NAMESPACE.to_owned(), query: query.clone() };
-        match client.count_workflow_executions(request(call, CALL_TIMEOUT)).await {
-            Ok(reply) if reply.get_ref().count >= session.load.count as i64 => break,
+        match client.call(call, CALL_TIMEOUT).await {
+            Ok(reply) if reply.count >= session.load.count as i64 => break,
             Ok(_) => {}
             Err(status) => session.failed("count", &status),
         }
@@ -145,8 +145,8 @@ async fn wait_for_starts(session: &Rc<Session>, due_s: u64) {
             next_page_token,
             query: query.clone(),
         };
-        let page = match client.list_workflow_executions(request(call, CALL_TIMEOUT)).await {
-            Ok(page) => page.into_inner(),
+        let page = match client.call(call, CALL_TIMEOUT).await {
+            Ok(page) => page,
             Err(status) => return session.failed("list", &status),
         };
         for run in &page.executions {

@@ -12,7 +12,7 @@ use segno_proto::{
 };
 
 use super::{fill, outcome::Outcome, scripts, session::Session, worker::Workers, workflows};
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE};
 
 /// It waits for good, with three variables, and answers a query.
 const WAITING: &str = "workflow waiting(name) {
@@ -61,7 +61,7 @@ pub async fn queries(session: &Rc<Session>) -> Result<Outcome> {
                     ..Default::default()
                 };
                 let begun = Instant::now();
-                match client.query_workflow(request(query, CALL_TIMEOUT)).await {
+                match client.call(query, CALL_TIMEOUT).await {
                     Ok(_) => session.finished(begun),
                     Err(status) => session.failed("query", &status),
                 }
@@ -103,7 +103,7 @@ async fn length(client: &mut Client, workflow_id: &str) -> Result<i64> {
         namespace: NAMESPACE.to_owned(),
         execution: wire::execution(workflow_id, ""),
     };
-    let described = client.describe_workflow_execution(request(describe, CALL_TIMEOUT)).await?.into_inner();
+    let described = client.call(describe, CALL_TIMEOUT).await?;
     Ok(described.workflow_execution_info.map_or(0, |info| info.history_length))
 }
 
@@ -123,7 +123,7 @@ async fn signal(session: &Session, client: &mut Client, workflow_id: &str, timer
         input: wire::text(&timers.to_string()),
         ..Default::default()
     };
-    if let Err(status) = client.signal_workflow_execution(request(signal, CALL_TIMEOUT)).await {
+    if let Err(status) = client.call(signal, CALL_TIMEOUT).await {
         session.failed("signal", &status);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use segno_proto::segno_flow::DeployRequest;
 
 use super::{outcome::Outcome, session::Session, workflows};
-use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
+use crate::wire::{CALL_TIMEOUT, NAMESPACE};
 
 /// One task, as the workload `one-activity` has it.
 pub const ONE_TASK: &str = "workflow one_task(x) { return await Task.run(\"echo\", x) }\n";
@@ -38,6 +38,6 @@ pub async fn deploy(session: &Session, source: &'static str) -> Result<()> {
         take_over: true,
         ..Default::default()
     };
-    wire::flow_client(session.load.port)?.deploy(request(message, CALL_TIMEOUT)).await?;
+    session.client().call(message, CALL_TIMEOUT).await?;
     Ok(())
 }

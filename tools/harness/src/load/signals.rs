@@ -6,7 +6,7 @@ use anyhow::Result;
 use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
 
 use super::{outcome::Outcome, session::Session, worker::Workers, workflows};
-use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, NAMESPACE};
 
 /// Start, signal, wait for the result.
 pub async fn run(session: &Rc<Session>) -> Result<Outcome> {
@@ -32,7 +32,7 @@ async fn call(session: Rc<Session>, started: Instant) {
             request_id: format!("signal-{workflow_id}"),
             ..Default::default()
         };
-        if let Err(status) = client.signal_workflow_execution(request(signal, CALL_TIMEOUT)).await {
+        if let Err(status) = client.call(signal, CALL_TIMEOUT).await {
             session.failed("signal", &status);
         } else if workflows::result(&session, &mut client, &workflow_id, &run_id, "hello").await {
             session.finished(begun);

@@ -26,7 +26,7 @@ use super::{
     session::Session,
     worker::{Answer, Workers},
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT};
 
 /// Updates one target is given; servers take 2,000 at most.
 const PER_TARGET_MAX: usize = 1_900;
@@ -62,7 +62,7 @@ async fn prepare(session: Rc<Session>, caller: usize, targets: usize, accepted: 
         // A server that has just started may be slow at first. Both calls may be repeated; the last answer counts.
         for attempt in 1..=PREPARE_ATTEMPTS {
             let start = wire::start(kind, &workflow_id, session.queue(), "");
-            let answer = match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
+            let answer = match client.call(start, CALL_TIMEOUT).await {
                 Ok(_) => update(&mut client, &workflow_id, "first", accepted).await,
                 Err(status) => Err(status),
             };
@@ -100,7 +100,7 @@ async fn finish(session: Rc<Session>, caller: usize, targets: usize) {
             workflow_execution: wire::execution(&target(&session, caller, number), ""),
             ..Default::default()
         };
-        if let Err(status) = client.terminate_workflow_execution(request(call, CALL_TIMEOUT)).await {
+        if let Err(status) = client.call(call, CALL_TIMEOUT).await {
             session.failed("terminate", &status);
         }
     }
@@ -122,7 +122,7 @@ async fn update(client: &mut Client, workflow_id: &str, update_id: &str, accepte
     };
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(60) {
-        let reply = client.update_workflow_execution(request(call.clone(), POLL_TIMEOUT)).await?.into_inner();
+        let reply = client.call(call.clone(), POLL_TIMEOUT).await?;
         return match reply.outcome.and_then(|outcome| outcome.value) {
             Some(Value::Success(_)) if accepted => Ok(()),
             Some(Value::Failure(_)) if !accepted => Ok(()),

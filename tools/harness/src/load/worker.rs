@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::{flows, session::Session};
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT};
 
 /// A workflow task as flows see it.
 pub struct WorkflowTask<'a> {
@@ -104,9 +104,9 @@ async fn poll_workflow_tasks(session: Rc<Session>, mut client: Client, task_queu
             identity: "segno-harness".to_owned(),
             ..Default::default()
         };
-        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
+        match client.call(poll, POLL_TIMEOUT).await {
             Ok(reply) => {
-                let mut task = Some(reply.into_inner());
+                let mut task = Some(reply);
                 while let Some(next) = task.take().filter(|task| !task.task_token.is_empty()) {
                     task = answer_workflow_task(&session, &mut client, next).await;
                 }
@@ -161,10 +161,10 @@ async fn answer_workflow_task(
         capabilities: Some(Capabilities { discard_speculative_workflow_task_with_events: true }),
         ..Default::default()
     };
-    match client.respond_workflow_task_completed(request(answer, CALL_TIMEOUT)).await {
+    match client.call(answer, CALL_TIMEOUT).await {
         Ok(reply) => {
             session.workflow_task_answered(finishes);
-            reply.into_inner().workflow_task
+            reply.workflow_task
         }
         Err(status) => {
             session.failed("complete workflow task", &status);
@@ -182,8 +182,8 @@ async fn poll_activities(session: Rc<Session>, mut client: Client) {
             identity: "segno-harness".to_owned(),
             ..Default::default()
         };
-        let task = match client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await {
-            Ok(reply) => reply.into_inner(),
+        let task = match client.call(poll, POLL_TIMEOUT).await {
+            Ok(reply) => reply,
             Err(status) => {
                 back_off(&session, "poll activity task", &status).await;
                 continue;
@@ -199,7 +199,7 @@ async fn poll_activities(session: Rc<Session>, mut client: Client) {
             namespace: NAMESPACE.to_owned(),
             ..Default::default()
         };
-        match client.respond_activity_task_completed(request(answer, CALL_TIMEOUT)).await {
+        match client.call(answer, CALL_TIMEOUT).await {
             Ok(_) => session.activity_done(),
             Err(status) => session.failed("complete activity", &status),
         }

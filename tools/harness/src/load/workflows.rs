@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::{outcome::Outcome, session::Session, worker::Workers};
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE};
 
 /// Workflows whose histories are weighed.
 const SAMPLE: usize = 20;
@@ -70,7 +70,7 @@ async fn history_bytes(session: &Session, tag: &str, count: usize) -> Result<f64
         let workflow_id = format!("{}{tag}-{index}", session.load.prefix);
         let execution = wire::execution(&workflow_id, "");
         let call = DescribeWorkflowExecutionRequest { namespace: NAMESPACE.to_owned(), execution };
-        let reply = client.describe_workflow_execution(request(call, CALL_TIMEOUT)).await?.into_inner();
+        let reply = client.call(call, CALL_TIMEOUT).await?;
         bytes += reply.workflow_execution_info.map_or(0, |info| info.history_size_bytes);
     }
     Ok(bytes as f64 / count as f64)
@@ -109,8 +109,8 @@ pub async fn start(
     input: &str,
 ) -> Option<String> {
     let start = wire::start(kind, workflow_id, session.queue(), input);
-    match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
-        Ok(reply) => Some(reply.into_inner().run_id),
+    match client.call(start, CALL_TIMEOUT).await {
+        Ok(reply) => Some(reply.run_id),
         Err(status) => {
             session.failed("start", &status);
             None

@@ -26,7 +26,7 @@ use crate::{
         flows::{Shared, insist},
         ledger::Breach,
     },
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE},
 };
 
 /// Signals to one workflow before the next one is taken: reads are of whole histories.
@@ -123,8 +123,8 @@ async fn write_one(shared: &Shared, lists: &Lists, client: &mut Client, place: u
         Breach::Wrong(format!("{what} of {id} was refused: {:?} {}", status.code(), status.message()))
     };
     let call = wire::start("append", id, "storm-nobody", "");
-    let started = insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-    let run_id = started.map_err(|status| wrong("start", &status))?.into_inner().run_id;
+    let started = client.insist(&call).await;
+    let run_id = started.map_err(|status| wrong("start", &status))?.run_id;
     let list = Rc::new(List {
         id: id.to_owned(),
         run_id,
@@ -149,12 +149,12 @@ async fn write_one(shared: &Shared, lists: &Lists, client: &mut Client, place: u
             ..Default::default()
         };
         let (since, during) = (Instant::now(), lists.now.get());
-        if let Err(status) = client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await {
+        if let Err(status) = client.call(call.clone(), CALL_TIMEOUT).await {
             if status.message().contains(NOT_MADE) {
                 list.refused.borrow_mut().push(name);
                 continue;
             }
-            let again = insist(async || client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await);
+            let again = client.insist(&call);
             again.await.map_err(|status| wrong("signal", &status))?;
         }
         lists.stalled(since, during);
@@ -169,17 +169,7 @@ async fn write_one(shared: &Shared, lists: &Lists, client: &mut Client, place: u
         identity: "segno-harness".to_owned(),
         ..Default::default()
     };
-    let mut attempts = 0;
-    let ended = insist(async || {
-        attempts += 1;
-        client.terminate_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await
-    });
-    match ended.await {
-        Ok(_) => {}
-        // An attempt without an answer did it.
-        Err(status) if status.code() == Code::NotFound && attempts > 1 => {}
-        Err(status) => return Err(wrong("termination", &status)),
-    }
+    client.insist_once(&call, Code::NotFound).await.map_err(|status| wrong("termination", &status))?;
     list.ended.set(true);
     Ok(())
 }
@@ -216,8 +206,8 @@ async fn describe(shared: &Shared, list: &List, client: &mut Client, node: usize
         namespace: NAMESPACE.to_owned(),
         execution: wire::execution(&list.id, &list.run_id),
     };
-    let Ok(reply) = client.describe_workflow_execution(request(call, CALL_TIMEOUT)).await else { return };
-    let length = reply.into_inner().workflow_execution_info.unwrap_or_default().history_length;
+    let Ok(reply) = client.call(call, CALL_TIMEOUT).await else { return };
+    let length = reply.workflow_execution_info.unwrap_or_default().history_length;
     if length < (EVENTS_BEFORE + known) as i64 {
         let told = format!("{}: {known} signals were acknowledged, node {} knows {length} events", list.id, node + 1);
         shared.ledger.breach(Breach::Lost(told));

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     crash::{flows::insist, ledger::Breach},
-    wire::{self, CALL_TIMEOUT, NAMESPACE, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE},
 };
 
 const TYPE: &str = "changing";
@@ -75,9 +75,8 @@ impl Storm<'_> {
     /// Every node knows the key, or none does.
     async fn check_key(&self, ports: &[u16], name: &str, expected: bool) -> Result<()> {
         for (number, port) in ports.iter().enumerate() {
-            let mut client = wire::access_client(*port)?;
-            let listed = insist(async || client.list_keys(request(ListKeysRequest {}, CALL_TIMEOUT)).await).await?;
-            let found = listed.into_inner().keys.iter().any(|key| key.name == name);
+            let listed = wire::client(*port)?.insist(&ListKeysRequest {}).await?;
+            let found = listed.keys.iter().any(|key| key.name == name);
             if found != expected {
                 let what = if expected { "does not know a key that was made" } else { "knows a key that was revoked" };
                 let node = self.cluster.nodes[number].name();
@@ -129,8 +128,7 @@ async fn first<F: Future<Output = Result<String, Status>> + 'static>(calls: [F; 
 
 async fn create_key(port: u16, name: &str) -> Result<(), Status> {
     let key = Key { name: name.to_owned(), grants: vec!["default:read".to_owned()], ..Default::default() };
-    let call = request(CreateKeyRequest { key: Some(key) }, CALL_TIMEOUT);
-    match access(port)?.create_key(call).await {
+    match client(port)?.call(CreateKeyRequest { key: Some(key) }, CALL_TIMEOUT).await {
         // An attempt without an answer made it.
         Err(status) if status.code() != Code::AlreadyExists => Err(status),
         _ => Ok(()),
@@ -138,12 +136,12 @@ async fn create_key(port: u16, name: &str) -> Result<(), Status> {
 }
 
 async fn revoke(port: u16, name: String) -> Result<String, Status> {
-    access(port)?.revoke_key(request(RevokeKeyRequest { name: name.clone() }, COMMAND_MAX)).await?;
+    client(port)?.call(RevokeKeyRequest { name: name.clone() }, COMMAND_MAX).await?;
     Ok(name)
 }
 
-fn access(port: u16) -> Result<wire::AccessClient, Status> {
-    wire::access_client(port).map_err(|error| Status::internal(error.to_string()))
+fn client(port: u16) -> Result<Client, Status> {
+    wire::client(port).map_err(|error| Status::internal(error.to_string()))
 }
 
 /// Deploys a script whose runs give a text.
@@ -155,8 +153,7 @@ async fn deploy(port: u16, text: &str) -> Result<(), Status> {
         take_over: true,
         ..Default::default()
     };
-    let mut client = wire::flow_client(port).map_err(|error| Status::internal(error.to_string()))?;
-    client.deploy(request(message, COMMAND_MAX)).await.map(drop)
+    client(port)?.call(message, COMMAND_MAX).await.map(drop)
 }
 
 async fn deployed(port: u16, text: String) -> Result<String, Status> {
@@ -173,8 +170,8 @@ async fn start_all(ports: &[u16], tag: &str) -> Result<Vec<(usize, String, Strin
             let (mut client, id) = (client.clone(), format!("{TYPE}-{tag}-{through}-{number}"));
             starts.spawn_local(async move {
                 let call = wire::start(TYPE, &id, QUEUE, "");
-                let started = client.start_workflow_execution(request(call, START_MAX)).await.ok()?;
-                Some((through, id, started.into_inner().run_id))
+                let started = client.call(call, START_MAX).await.ok()?;
+                Some((through, id, started.run_id))
             });
         }
     }

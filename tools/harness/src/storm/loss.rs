@@ -23,8 +23,8 @@ use super::{
     settled::{closed, count},
 };
 use crate::{
-    crash::{flows::insist, ledger::Breach, verify},
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+    crash::{ledger::Breach, verify},
+    wire::{self, Client, NAMESPACE},
 };
 
 /// The last group of each node's commit sequence, by the number and name of the node.
@@ -174,16 +174,15 @@ async fn end_all(client: &mut Client) -> Result<()> {
             page_size: 1_000,
             ..Default::default()
         };
-        let page = insist(async || client.list_workflow_executions(request(call.clone(), CALL_TIMEOUT)).await).await?;
-        for execution in page.into_inner().executions.into_iter().filter_map(|info| info.execution) {
+        let page = client.insist(&call).await?;
+        for execution in page.executions.into_iter().filter_map(|info| info.execution) {
             let call = TerminateWorkflowExecutionRequest {
                 namespace: NAMESPACE.to_owned(),
                 workflow_execution: Some(execution),
                 reason: "its client is gone".to_owned(),
                 ..Default::default()
             };
-            let ended =
-                insist(async || client.terminate_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
+            let ended = client.insist(&call).await;
             match ended {
                 Ok(_) => {}
                 // It ended meanwhile.

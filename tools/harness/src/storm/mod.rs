@@ -114,7 +114,7 @@ pub fn command(mut args: Args) -> Result<()> {
         given_up: RefCell::default(),
         last_poll: Cell::new(Instant::now()),
         prefix: "flow".to_owned(),
-        scripts: Some(Scripts::new(cluster.gates[0].port)),
+        scripts: Some(Scripts::default()),
         admits_durably: true,
         has_endpoint: Cell::new(false),
     });
@@ -266,7 +266,7 @@ impl Storm<'_> {
         // An older version may not know operations; and what a failover loses may be the endpoint.
         shared.has_endpoint.set(false);
         if self.options.before.is_none() {
-            load.spawn_local(operations::prepare(shared.clone(), wire::operator(cluster.gates[0].port)?));
+            load.spawn_local(operations::prepare(shared.clone(), gate(0)?));
         }
         // Places, and so names of workflows, are used once.
         let place = |number: usize, places: usize| self.generation * places + number;

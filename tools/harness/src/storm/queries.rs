@@ -16,10 +16,10 @@ use tonic::{Code, Status};
 
 use crate::{
     crash::{
-        flows::{RETRY_PAUSE, Shared, insist, is_transient},
+        flows::{RETRY_PAUSE, Shared, is_transient},
         ledger::Breach,
     },
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE},
 };
 
 /// The queue of these workflows.
@@ -45,9 +45,7 @@ async fn ask_one(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
     };
     let mut call = wire::start("asked", id, QUEUE, "");
     call.workflow_task_timeout = Some(wire::millis(2_000));
-    insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await)
-        .await
-        .map_err(|status| wrong("start", &status))?;
+    client.insist(&call).await.map_err(|status| wrong("start", &status))?;
     for number in 1..=QUESTIONS {
         if shared.stopping.get() {
             break;
@@ -59,9 +57,7 @@ async fn ask_one(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
             request_id: format!("{id}-{number}"),
             ..Default::default()
         };
-        insist(async || client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await)
-            .await
-            .map_err(|status| wrong("signal", &status))?;
+        client.insist(&call).await.map_err(|status| wrong("signal", &status))?;
         let question = QueryWorkflowRequest {
             namespace: NAMESPACE.to_owned(),
             execution: wire::execution(id, ""),
@@ -69,8 +65,8 @@ async fn ask_one(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
             query_reject_condition: QueryRejectCondition::None.into(),
         };
         let answer = loop {
-            match client.query_workflow(request(question.clone(), CALL_TIMEOUT)).await {
-                Ok(reply) => break reply.into_inner(),
+            match client.call(question.clone(), CALL_TIMEOUT).await {
+                Ok(reply) => break reply,
                 // It may be asked before its first task is done.
                 Err(status) if is_transient(&status) || status.code() == Code::FailedPrecondition => {
                     tokio::time::sleep(RETRY_PAUSE).await;
@@ -90,7 +86,7 @@ async fn ask_one(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
         workflow_execution: wire::execution(id, ""),
         ..Default::default()
     };
-    match insist(async || client.terminate_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await {
+    match client.insist(&call).await {
         Ok(_) => Ok(()),
         Err(status) if status.code() == Code::NotFound => Ok(()),
         Err(status) => Err(wrong("termination", &status)),
@@ -123,7 +119,7 @@ async fn answer(shared: &Shared, client: &mut Client, task: PollWorkflowTaskQueu
             namespace: NAMESPACE.to_owned(),
             ..Default::default()
         };
-        client.respond_query_task_completed(request(call, CALL_TIMEOUT)).await.map(drop)
+        client.call(call, CALL_TIMEOUT).await.map(drop)
     } else {
         let result = |id: &String| {
             let answer = count.clone();
@@ -138,7 +134,7 @@ async fn answer(shared: &Shared, client: &mut Client, task: PollWorkflowTaskQueu
             namespace: NAMESPACE.to_owned(),
             ..Default::default()
         };
-        client.respond_workflow_task_completed(request(call, CALL_TIMEOUT)).await.map(drop)
+        client.call(call, CALL_TIMEOUT).await.map(drop)
     };
     // A task that is gone, or a node that is, is no mistake; an answer that cannot be understood is.
     if let Err(status) = answered

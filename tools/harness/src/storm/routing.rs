@@ -25,7 +25,7 @@ use crate::{
         flows::{Shared, insist},
         ledger::Breach,
     },
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE},
 };
 
 /// The versions, by their build ids.
@@ -87,8 +87,7 @@ async fn change_and_start(
     };
     let begun = Instant::now();
     loop {
-        let set = async || changes.set_worker_deployment_current_version(request(call.clone(), CALL_TIMEOUT)).await;
-        match insist(set).await {
+        match changes.insist(&call).await {
             Ok(_) => break,
             Err(status) if begun.elapsed() > FIRST_POLL_MAX => return Err(wrong("the change to", build, &status)),
             Err(_) => tokio::time::sleep(HISTORY_PAUSE).await,
@@ -98,8 +97,8 @@ async fn change_and_start(
     let id = format!("versioned-{place}");
     let mut call = wire::start(TYPE, &id, QUEUE, "");
     call.workflow_task_timeout = Some(wire::millis(2_000));
-    let started = insist(async || starts.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-    let run_id = started.map_err(|status| wrong("start", &id, &status))?.into_inner().run_id;
+    let started = starts.insist(&call).await;
+    let run_id = started.map_err(|status| wrong("start", &id, &status))?.run_id;
     loop {
         let events = insist(async || wire::history(starts, &id, &run_id).await).await;
         match first_build(&events.map_err(|status| wrong("history", &id, &status))?) {
@@ -124,17 +123,7 @@ async fn finish(shared: &Shared, client: &mut Client, pinned: Pinned) -> Result<
         request_id: format!("{id}-finish"),
         ..Default::default()
     };
-    let mut attempts = 0;
-    let signal = async || {
-        attempts += 1;
-        client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await
-    };
-    match insist(signal).await {
-        Ok(_) => {}
-        // An attempt without an answer finished it.
-        Err(status) if status.code() == Code::NotFound && attempts > 1 => {}
-        Err(status) => return Err(wrong("signal", &id, &status)),
-    }
+    client.insist_once(&call, Code::NotFound).await.map_err(|status| wrong("signal", &id, &status))?;
     let event = insist(async || wire::wait_closed(client, &id, &run_id).await).await;
     let result = wire::closing_result(&event.map_err(|status| wrong("result", &id, &status))?);
     if result != result_of(build, build) {
@@ -172,7 +161,7 @@ pub async fn work(shared: Rc<Shared>, mut client: Client, build: &'static str) {
             ..Default::default()
         };
         // A task that is gone, or a node that is, is no mistake; an answer that cannot be understood is.
-        if let Err(status) = client.respond_workflow_task_completed(request(call, CALL_TIMEOUT)).await
+        if let Err(status) = client.call(call, CALL_TIMEOUT).await
             && status.code() == Code::InvalidArgument
         {
             shared.ledger.breach(Breach::Wrong(format!("an answer of {id} was refused: {status}")));

@@ -12,11 +12,10 @@ use tokio::task::JoinSet;
 use super::{Storm, append};
 use crate::{
     crash::{
-        flows::insist,
         ledger::{Breach, Facts},
         verify,
     },
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+    wire::{self, Client, NAMESPACE},
 };
 
 /// How long the last workflows may take once nothing happens.
@@ -56,8 +55,8 @@ const CONFLICT: &str = "what is stored is not what this node knows";
 /// How many workflows match a query.
 pub(super) async fn count(client: &mut Client, query: &str) -> Result<i64> {
     let call = CountWorkflowExecutionsRequest { namespace: NAMESPACE.to_owned(), query: query.to_owned() };
-    let counted = insist(async || client.count_workflow_executions(request(call.clone(), CALL_TIMEOUT)).await).await;
-    Ok(counted?.into_inner().count)
+    let counted = client.insist(&call).await;
+    Ok(counted?.count)
 }
 
 /// How many workflows of the load completed, and how many did not.

@@ -28,7 +28,7 @@ use crate::{
         ledger::Breach,
     },
     random::Random,
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE},
 };
 
 /// The type of these workflows.
@@ -65,8 +65,8 @@ async fn run_one(shared: &Shared, client: &mut Client, id: &str, rest: Duration)
     };
     let mut call = wire::start(TYPE, id, QUEUE, "");
     call.workflow_task_timeout = Some(wire::millis(2_000));
-    let started = insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-    let run_id = started.map_err(|status| wrong("start", &status))?.into_inner().run_id;
+    let started = client.insist(&call).await;
+    let run_id = started.map_err(|status| wrong("start", &status))?.run_id;
     shared.ledger.count_fact();
     tokio::time::sleep(rest).await;
     let call = SignalWorkflowExecutionRequest {
@@ -76,16 +76,8 @@ async fn run_one(shared: &Shared, client: &mut Client, id: &str, rest: Duration)
         request_id: format!("{id}-go"),
         ..Default::default()
     };
-    let mut attempts = 0;
-    let signalled = insist(async || {
-        attempts += 1;
-        client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await
-    });
-    match signalled.await {
-        Ok(_) => shared.ledger.count_fact(),
-        // An attempt without an answer woke it.
-        Err(status) if status.code() == Code::NotFound && attempts > 1 => {}
-        Err(status) => return Err(wrong("signal", &status)),
+    if client.insist_once(&call, Code::NotFound).await.map_err(|status| wrong("signal", &status))? {
+        shared.ledger.count_fact();
     }
     let event = insist(async || wire::wait_closed(client, id, &run_id).await).await;
     let result = wire::closing_result(&event.map_err(|status| wrong("result", &status))?);
@@ -114,7 +106,7 @@ async fn answer(shared: &Shared, client: &mut Client, task: PollWorkflowTaskQueu
         ..Default::default()
     };
     // A task that is gone, or a node that is, is no mistake; an answer that cannot be understood is.
-    if let Err(status) = client.respond_workflow_task_completed(request(call, CALL_TIMEOUT)).await
+    if let Err(status) = client.call(call, CALL_TIMEOUT).await
         && status.code() == Code::InvalidArgument
     {
         shared.ledger.breach(Breach::Wrong(format!("an answer of {id} was refused: {status}")));

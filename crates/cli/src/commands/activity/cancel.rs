@@ -5,7 +5,7 @@ use segno_proto::workflowservice::RequestCancelActivityExecutionRequest;
 
 use super::{Target, done};
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::reason,
     output::plain,
 };
@@ -31,8 +31,7 @@ impl Cancel {
             request_id: uuid()?,
             reason: reason(self.reason, &client.identity),
         };
-        let answer = client.workflows.request_cancel_activity_execution(request(message)).await;
-        client.answer("cancel the activity", answer)?;
+        client.call("cancel the activity", message).await?;
         let sentence = format!("Activity {} was asked to cancel", plain(&self.target.activity_id));
         done(client, &self.target, "cancelRequested", sentence)
     }

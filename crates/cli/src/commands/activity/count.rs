@@ -1,13 +1,9 @@
 //! `segno activity count`.
 
 use clap::Args;
-use segno_proto::workflowservice::{CountActivityExecutionsRequest, CountActivityExecutionsResponse};
+use segno_proto::workflowservice::CountActivityExecutionsRequest;
 
-use crate::{
-    client::{Client, request},
-    commands::counts,
-    output::dynamic::decoded,
-};
+use crate::{client::Client, commands::counts, output::dynamic::decoded};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno activity count --query \"ActivityType = 'Mail' GROUP BY ExecutionStatus\"")]
@@ -21,8 +17,7 @@ impl Count {
     /// Prints the number, and that of each group.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = CountActivityExecutionsRequest { namespace: client.namespace.clone(), query: self.query };
-        let answer = client.workflows.count_activity_executions(request(message)).await;
-        let answer: CountActivityExecutionsResponse = client.answer("count activities", answer)?;
+        let answer = client.call("count activities", message).await?;
         client.print(
             || {
                 let groups = answer.groups.iter().map(|group| (group.group_values.as_slice(), group.count));

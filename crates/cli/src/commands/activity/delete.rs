@@ -4,11 +4,7 @@ use clap::Args;
 use segno_proto::workflowservice::DeleteActivityExecutionRequest;
 
 use super::{Target, done};
-use crate::{
-    client::{Client, request},
-    commands::confirm,
-    output::plain,
-};
+use crate::{client::Client, commands::confirm, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno activity delete --activity-id mail-7 --yes")]
@@ -29,8 +25,7 @@ impl Delete {
             activity_id: self.target.activity_id.clone(),
             run_id: self.target.run_id.clone(),
         };
-        let answer = client.workflows.delete_activity_execution(request(message)).await;
-        client.answer("delete the activity", answer)?;
+        client.call("delete the activity", message).await?;
         let sentence = format!("Activity {} was deleted", plain(&self.target.activity_id));
         done(client, &self.target, "deleted", sentence)
     }

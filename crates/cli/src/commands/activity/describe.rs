@@ -10,7 +10,7 @@ use segno_proto::{
 
 use super::Target;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::{decoded, short_name},
         failure,
@@ -39,8 +39,7 @@ impl Describe {
             include_last_failure: true,
             ..Default::default()
         };
-        let answer = client.workflows.describe_activity_execution(request(message)).await;
-        let answer: DescribeActivityExecutionResponse = client.answer("describe the activity", answer)?;
+        let answer = client.call("describe the activity", message).await?;
         client.print(
             || text(&answer, client.colors),
             || decoded("temporal.api.workflowservice.v1.DescribeActivityExecutionResponse", &answer),

@@ -7,11 +7,7 @@ use segno_proto::{
 };
 
 use super::ActivitySelector;
-use crate::{
-    args,
-    client::{Client, request},
-    output::payload,
-};
+use crate::{args, client::Client, output::payload};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -53,8 +49,7 @@ impl Complete {
             identity: client.identity.clone(),
             ..Default::default()
         };
-        let answer = client.workflows.respond_activity_task_completed_by_id(request(message)).await;
-        client.answer("complete the activity", answer)?;
+        client.call("complete the activity", message).await?;
         self.activity.done(client, "completed")
     }
 }
@@ -84,8 +79,7 @@ impl Fail {
             identity: client.identity.clone(),
             ..Default::default()
         };
-        let answer = client.workflows.respond_activity_task_failed_by_id(request(message)).await;
-        client.answer("fail the activity", answer)?;
+        client.call("fail the activity", message).await?;
         self.activity.done(client, "failed")
     }
 }

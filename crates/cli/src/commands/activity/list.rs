@@ -2,13 +2,10 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use segno_proto::{
-    activity::ActivityExecutionListInfo,
-    workflowservice::{ListActivityExecutionsRequest, ListActivityExecutionsResponse},
-};
+use segno_proto::{activity::ActivityExecutionListInfo, workflowservice::ListActivityExecutionsRequest};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::pages,
     output::{
         dynamic::short_name,
@@ -59,8 +56,7 @@ impl List {
                     next_page_token: token,
                     query: self.query.clone(),
                 };
-                let answer = client.workflows.list_activity_executions(request(message)).await;
-                let answer: ListActivityExecutionsResponse = client.answer("list activities", answer)?;
+                let answer = client.call("list activities", message).await?;
                 Ok((answer.executions, answer.next_page_token))
             },
         )

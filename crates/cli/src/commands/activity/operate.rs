@@ -17,7 +17,7 @@ use segno_proto::{
 use super::ActivitySelector;
 use crate::{
     args,
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -102,8 +102,7 @@ impl Pause {
             activity: Some(pause_activity_request::Activity::Id(self.activity.activity_id.clone())),
             ..Default::default()
         };
-        let answer = client.workflows.pause_activity(request(message)).await;
-        client.answer("pause the activity", answer)?;
+        client.call("pause the activity", message).await?;
         self.activity.done(client, "paused")
     }
 }
@@ -120,8 +119,7 @@ impl Unpause {
             reset_heartbeat: self.reset_heartbeats,
             ..Default::default()
         };
-        let answer = client.workflows.unpause_activity(request(message)).await;
-        client.answer("unpause the activity", answer)?;
+        client.call("unpause the activity", message).await?;
         self.activity.done(client, "unpaused")
     }
 }
@@ -138,8 +136,7 @@ impl Reset {
             keep_paused: self.keep_paused,
             ..Default::default()
         };
-        let answer = client.workflows.reset_activity(request(message)).await;
-        client.answer("reset the activity", answer)?;
+        client.call("reset the activity", message).await?;
         self.activity.done(client, "reset")
     }
 }
@@ -176,8 +173,7 @@ impl UpdateOptions {
             update_mask: Some(FieldMask { paths: paths.into_iter().map(str::to_owned).collect() }),
             ..Default::default()
         };
-        let answer = client.workflows.update_activity_options(request(message)).await;
-        client.answer("change the activity", answer)?;
+        client.call("change the activity", message).await?;
         self.activity.done(client, "changed")
     }
 

@@ -1,19 +1,14 @@
 //! How an activity ended: its result on standard output, or its failure with all causes.
 
-use std::time::Duration;
-
 use segno_proto::{
     activity::activity_execution_outcome::Value,
-    workflowservice::{DescribeActivityExecutionRequest, PollActivityExecutionRequest, PollActivityExecutionResponse},
+    workflowservice::{DescribeActivityExecutionRequest, PollActivityExecutionRequest},
 };
 
 use crate::{
-    client::{Client, ClientError, request, request_within},
+    client::{Client, ClientError},
     output::{self, Json, dynamic::decoded, failure, payload, plain},
 };
-
-/// How long one call waits; the server answers before.
-const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits for the end of an activity and prints how it ended. Anything but completion is an error.
 pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyhow::Result<()> {
@@ -25,8 +20,7 @@ pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyho
             run_id: run_id.to_owned(),
             ..Default::default()
         };
-        let described = client.workflows.describe_activity_execution(request(message)).await;
-        client.answer("describe the activity", described).ok();
+        client.call("describe the activity", message).await.ok();
     }
     let (run_id, value) = loop {
         let message = PollActivityExecutionRequest {
@@ -34,12 +28,7 @@ pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyho
             activity_id: activity_id.to_owned(),
             run_id: run_id.to_owned(),
         };
-        let answer = client.workflows.poll_activity_execution(request_within(message, CALL_TIMEOUT)).await;
-        match &answer {
-            Err(status) if client.is_worth_a_retry(status).await => continue,
-            _ => {}
-        }
-        let answer: PollActivityExecutionResponse = client.answer("wait for the activity", answer)?;
+        let answer = client.call_until_answered("wait for the activity", message).await?;
         if let Some(value) = answer.outcome.and_then(|outcome| outcome.value) {
             break (answer.run_id, value);
         }

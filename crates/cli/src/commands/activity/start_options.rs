@@ -5,12 +5,12 @@ use segno_proto::{
     Nanos,
     common::{ActivityType, Header, Priority, RetryPolicy, SearchAttributes},
     nanos_duration,
-    workflowservice::{StartActivityExecutionRequest, StartActivityExecutionResponse},
+    workflowservice::StartActivityExecutionRequest,
 };
 
 use crate::{
     args,
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::{Input, payload_map, task_queue, user_metadata},
 };
 
@@ -117,8 +117,7 @@ impl StartOptions {
     pub async fn start(self, client: &mut Client) -> anyhow::Result<StartedActivity> {
         let (activity_id, kind, task_queue) = (self.activity_id.clone(), self.r#type.clone(), self.task_queue.clone());
         let message = self.message(client)?;
-        let answer = client.workflows.start_activity_execution(request(message)).await;
-        let answer: StartActivityExecutionResponse = client.answer("start the activity", answer)?;
+        let answer = client.call("start the activity", message).await?;
         Ok(StartedActivity { activity_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
     }
 

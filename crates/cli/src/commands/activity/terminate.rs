@@ -5,7 +5,7 @@ use segno_proto::workflowservice::TerminateActivityExecutionRequest;
 
 use super::{Target, done};
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::reason,
     output::plain,
 };
@@ -31,8 +31,7 @@ impl Terminate {
             request_id: uuid()?,
             reason: reason(self.reason, &client.identity),
         };
-        let answer = client.workflows.terminate_activity_execution(request(message)).await;
-        client.answer("terminate the activity", answer)?;
+        client.call("terminate the activity", message).await?;
         let sentence = format!("Activity {} was terminated", plain(&self.target.activity_id));
         done(client, &self.target, "terminated", sentence)
     }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use segno_proto::workflowservice::{DescribeBatchOperationRequest, DescribeBatchOperationResponse};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::{decoded, short_name},
         fields::Fields,
@@ -27,8 +27,7 @@ impl Describe {
     /// Prints the progress of the job.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = DescribeBatchOperationRequest { namespace: client.namespace.clone(), job_id: self.job_id };
-        let answer = client.workflows.describe_batch_operation(request(message)).await;
-        let answer: DescribeBatchOperationResponse = client.answer("describe the batch job", answer)?;
+        let answer = client.call("describe the batch job", message).await?;
         client.print(|| text(&answer, client.colors), || decoded(DESCRIPTION, &answer))
     }
 }

@@ -2,13 +2,10 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use segno_proto::{
-    batch::BatchOperationInfo,
-    workflowservice::{ListBatchOperationsRequest, ListBatchOperationsResponse},
-};
+use segno_proto::{batch::BatchOperationInfo, workflowservice::ListBatchOperationsRequest};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         Json,
         dynamic::{decoded, short_name},
@@ -41,8 +38,7 @@ impl List {
                 page_size: PAGE,
                 next_page_token: token,
             };
-            let answer = client.workflows.list_batch_operations(request(message)).await;
-            let answer: ListBatchOperationsResponse = client.answer("list batch jobs", answer)?;
+            let answer = client.call("list batch jobs", message).await?;
             all.extend(answer.operation_info);
             token = answer.next_page_token;
             if token.is_empty() || all.len() >= limit {

@@ -13,7 +13,7 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::{Target, confirm, reason},
     output::{Json, plain},
 };
@@ -86,8 +86,7 @@ impl Job {
         if !self.yes {
             let message =
                 CountWorkflowExecutionsRequest { namespace: client.namespace.clone(), query: self.query.clone() };
-            let answer = client.workflows.count_workflow_executions(request(message)).await;
-            let count = client.answer("count the workflows", answer)?.count;
+            let count = client.call("count the workflows", message).await?.count;
             let workflows = if count == 1 { "1 workflow".to_owned() } else { format!("{count} workflows") };
             confirm(false, &format!("Start a batch job on {workflows} that fit {}?", plain(&self.query)))?;
         }
@@ -102,8 +101,7 @@ impl Job {
             operation: Some(operation),
             ..Default::default()
         };
-        let answer = client.workflows.start_batch_operation(request(message)).await;
-        client.answer("start a batch job", answer)?;
+        client.call("start a batch job", message).await?;
         client.print(|| format!("Started batch job {job_id}"), || Json::object([("batchJobId", Json::text(&job_id))]))
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use segno_proto::workflowservice::StopBatchOperationRequest;
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::reason,
     output::{Json, plain},
 };
@@ -30,8 +30,7 @@ impl Terminate {
             reason: reason(self.reason, &client.identity),
             identity: client.identity.clone(),
         };
-        let answer = client.workflows.stop_batch_operation(request(message)).await;
-        client.answer("stop the batch job", answer)?;
+        client.call("stop the batch job", message).await?;
         client.print(
             || format!("Batch job {} was stopped", plain(&self.job_id)),
             || Json::object([("jobId", Json::text(&self.job_id)), ("action", Json::text("stopped"))]),

@@ -4,7 +4,7 @@ use clap::Args;
 use segno_proto::segno_cluster::{DescribeRequest, DescribeResponse, Node, NodeLink};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::decoded,
         table::{Cell, Table},
@@ -18,8 +18,7 @@ pub struct ClusterStatus {}
 impl ClusterStatus {
     /// Prints all nodes.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let answer = client.cluster.describe(request(DescribeRequest {})).await;
-        let answer: DescribeResponse = client.answer("describe the cluster", answer)?;
+        let answer = client.call("describe the cluster", DescribeRequest {}).await?;
         client.print(|| text(&answer, client.colors), || decoded("segno.cluster.v1.DescribeResponse", &answer))
     }
 }

@@ -8,11 +8,7 @@ use super::{
     change::{Author, done},
     read,
 };
-use crate::{
-    client::{Client, request},
-    commands::confirm,
-    output::plain,
-};
+use crate::{client::Client, commands::confirm, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno deployment delete orders --yes\n\n\
@@ -40,8 +36,7 @@ impl Delete {
             deployment_name: name.clone(),
             identity: self.author.identity(client),
         };
-        let answer = client.workflows.delete_worker_deployment(request(message)).await;
-        client.answer("delete the deployment", answer)?;
+        client.call("delete the deployment", message).await?;
         done(client, &name, None, "deleted", format!("Deployment {shown} was deleted"))
     }
 }

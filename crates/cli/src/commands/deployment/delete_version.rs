@@ -10,11 +10,7 @@ use super::{
     describe::pinned_to,
     read,
 };
-use crate::{
-    client::{Client, request},
-    commands::confirm,
-    output::plain,
-};
+use crate::{client::Client, commands::confirm, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno deployment delete-version orders --build-id 2026-11-12.3 --yes\n\n\
@@ -59,8 +55,7 @@ impl DeleteVersion {
             identity: self.author.identity(client),
             ..Default::default()
         };
-        let answer = client.workflows.delete_worker_deployment_version(request(message)).await;
-        client.answer("delete the version", answer)?;
+        client.call("delete the version", message).await?;
         let sentence = format!("Version {shown} was deleted");
         done(client, &self.target.name, Some(&self.target.build_id), "deleted", sentence)
     }

@@ -12,7 +12,7 @@ use segno_proto::{
 
 use super::{Target, read, routing};
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         Json,
         dynamic::{decoded, short_name},
@@ -66,8 +66,7 @@ pub async fn pinned_to(client: &mut Client, version: &str) -> anyhow::Result<i64
              ExecutionStatus = 'Running'"
         ),
     };
-    let answer = client.workflows.count_workflow_executions(request(message)).await;
-    Ok(client.answer("count the workflows of a version", answer)?.count)
+    Ok(client.call("count the workflows of a version", message).await?.count)
 }
 
 /// `Current`, `Draining`, ... in its colour.

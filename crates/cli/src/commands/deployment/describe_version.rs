@@ -16,7 +16,7 @@ use super::{
     describe::{pinned_to, status},
 };
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         Json,
         dynamic::{decoded, short_name},
@@ -45,8 +45,7 @@ impl DescribeVersion {
             report_task_queue_stats: true,
             ..Default::default()
         };
-        let answer = client.workflows.describe_worker_deployment_version(request(message)).await;
-        let answer: DescribeWorkerDeploymentVersionResponse = client.answer("describe the version", answer)?;
+        let answer = client.call("describe the version", message).await?;
         let pinned = pinned_to(client, &self.target.text()).await?;
         client.print(
             || text(&self.target, &answer, pinned, client.colors, Timestamp::now()),

@@ -3,13 +3,12 @@
 use clap::Args;
 use jiff::Timestamp;
 use segno_proto::workflowservice::{
-    ListWorkerDeploymentsRequest, ListWorkerDeploymentsResponse,
-    list_worker_deployments_response::WorkerDeploymentSummary,
+    ListWorkerDeploymentsRequest, list_worker_deployments_response::WorkerDeploymentSummary,
 };
 
 use super::routing;
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::pages,
     output::{
         table::{Cell, Table},
@@ -42,8 +41,7 @@ impl List {
                     page_size: PAGE,
                     next_page_token: token,
                 };
-                let answer = client.workflows.list_worker_deployments(request(message)).await;
-                let answer: ListWorkerDeploymentsResponse = client.answer("list deployments", answer)?;
+                let answer = client.call("list deployments", message).await?;
                 Ok((answer.worker_deployments, answer.next_page_token))
             },
         )

@@ -22,7 +22,7 @@ use segno_proto::{
     workflowservice::{DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentResponse},
 };
 
-use crate::client::{Client, ClientError, request};
+use crate::client::{Client, ClientError};
 
 noun!(Deployment {
     /// Lists deployments with their current and ramping versions.
@@ -85,6 +85,5 @@ impl VersionTarget {
 async fn read(client: &mut Client, name: &str) -> Result<DescribeWorkerDeploymentResponse, ClientError> {
     let message =
         DescribeWorkerDeploymentRequest { namespace: client.namespace.clone(), deployment_name: name.to_owned() };
-    let answer = client.workflows.describe_worker_deployment(request(message)).await;
-    client.answer("describe the deployment", answer)
+    client.call("describe the deployment", message).await
 }

@@ -39,7 +39,7 @@ impl RoutingChange {
     pub async fn read(&self, client: &mut Client, name: &str) -> anyhow::Result<DescribeWorkerDeploymentResponse> {
         let message =
             DescribeWorkerDeploymentRequest { namespace: client.namespace.clone(), deployment_name: name.to_owned() };
-        match client.workflows.describe_worker_deployment(request(message)).await {
+        match client.send(request(message)).await {
             Err(status) if self.allow_no_pollers && status.code() == Code::NotFound => {
                 Ok(DescribeWorkerDeploymentResponse::default())
             }

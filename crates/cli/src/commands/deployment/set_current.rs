@@ -8,11 +8,7 @@ use super::{
     change::{confirm, done},
     routing::{self, NO_VERSION, RoutingChange},
 };
-use crate::{
-    client::{Client, request},
-    commands::verification::verify_before_change,
-    output::plain,
-};
+use crate::{client::Client, commands::verification::verify_before_change, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno deployment set-current orders --build-id 2026-11-19.1 --yes\n\n\
@@ -58,8 +54,7 @@ impl SetCurrent {
             allow_no_pollers: self.change.allow_no_pollers,
             ..Default::default()
         };
-        let answer = client.workflows.set_worker_deployment_current_version(request(message)).await;
-        client.answer("set the current version", answer)?;
+        client.call("set the current version", message).await?;
         let sentence = format!("Deployment {}: current is {shown}", plain(&name));
         done(client, &name, self.build_id.as_deref(), "setCurrent", sentence)
     }

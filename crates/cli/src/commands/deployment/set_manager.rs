@@ -11,7 +11,7 @@ use super::{
     read,
 };
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     commands::confirm_or,
     output::plain,
 };
@@ -70,8 +70,7 @@ impl SetManager {
                 false => NewManagerIdentity::ManagerIdentity(manager.clone()),
             }),
         };
-        let answer = client.workflows.set_worker_deployment_manager(request(message)).await;
-        client.answer("set the manager of the deployment", answer)?;
+        client.call("set the manager of the deployment", message).await?;
         let (action, sentence) = match manager.as_str() {
             "" => ("unsetManager", format!("Deployment {shown} has no manager")),
             manager => ("setManager", format!("Deployment {shown} is managed by {}", plain(manager))),

@@ -8,10 +8,7 @@ use super::{
     change::{confirm, done},
     routing::{self, NO_VERSION, RoutingChange},
 };
-use crate::{
-    client::{Client, request},
-    output::plain,
-};
+use crate::{client::Client, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -74,8 +71,7 @@ impl SetRamping {
             allow_no_pollers: self.change.allow_no_pollers,
             ..Default::default()
         };
-        let answer = client.workflows.set_worker_deployment_ramping_version(request(message)).await;
-        client.answer("set the ramping version", answer)?;
+        client.call("set the ramping version", message).await?;
         let (action, sentence) = match self.delete {
             true => ("endRamp", format!("Deployment {shown}: the ramp has ended")),
             false => ("setRamping", format!("Deployment {shown}: ramping {to}")),

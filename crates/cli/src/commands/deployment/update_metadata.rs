@@ -7,12 +7,7 @@ use super::{
     VersionTarget,
     change::{Author, done},
 };
-use crate::{
-    args,
-    client::{Client, request},
-    commands::payload_map,
-    output::plain,
-};
+use crate::{args, client::Client, commands::payload_map, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -42,8 +37,7 @@ impl UpdateMetadata {
             identity: self.author.identity(client),
             ..Default::default()
         };
-        let answer = client.workflows.update_worker_deployment_version_metadata(request(message)).await;
-        client.answer("change the metadata of the version", answer)?;
+        client.call("change the metadata of the version", message).await?;
         let sentence = format!("Metadata of {} was changed", plain(&self.target.text()));
         done(client, &self.target.name, Some(&self.target.build_id), "updatedMetadata", sentence)
     }

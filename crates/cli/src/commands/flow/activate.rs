@@ -1,11 +1,11 @@
 //! `segno flow activate`.
 
 use clap::Args;
-use segno_proto::segno_flow::{ActivateRequest, ActivateResponse};
+use segno_proto::segno_flow::ActivateRequest;
 
 use super::short;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{Json, plain},
 };
 
@@ -29,8 +29,7 @@ impl Activate {
             version: self.digits,
             identity: client.identity.clone(),
         };
-        let answer = client.flows.activate(request(message)).await;
-        let answer: ActivateResponse = client.answer("activate", answer)?;
+        let answer = client.call("activate", message).await?;
         client.print(
             || format!("{} {} activated\n", plain(&answer.name), short(&answer.version)),
             || Json::object([("name", Json::text(&answer.name)), ("version", Json::text(&answer.version))]),

@@ -5,7 +5,7 @@ use segno_proto::segno_flow::DeleteRequest;
 
 use super::name_and_version;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{Json, plain},
 };
 
@@ -25,8 +25,7 @@ impl Delete {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let (name, version) = name_and_version(&self.name);
         let message = DeleteRequest { namespace: client.namespace.clone(), name, version };
-        let answer = client.flows.delete(request(message)).await;
-        client.answer("delete", answer)?;
+        client.call("delete", message).await?;
         client.print(
             || format!("{} deleted\n", plain(&self.name)),
             || Json::object([("deleted", Json::text(&self.name))]),

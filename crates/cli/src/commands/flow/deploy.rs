@@ -8,7 +8,7 @@ use segno_proto::segno_flow::{DeployFile, DeployRequest, DeployResponse};
 
 use super::{check, files, short};
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     output::{Json, plain},
 };
 
@@ -58,8 +58,7 @@ impl Deploy {
             identity: client.identity.clone(),
             more: rest.collect(),
         };
-        let answer = client.flows.deploy(request(message)).await;
-        let mut first: DeployResponse = client.answer("deploy", answer)?;
+        let mut first = client.call("deploy", message).await?;
         let more = std::mem::take(&mut first.more);
         let answers: Vec<DeployResponse> = std::iter::once(first).chain(more).collect();
         client.print(

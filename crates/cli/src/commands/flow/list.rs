@@ -5,7 +5,7 @@ use segno_proto::segno_flow::{Flow, ListRequest, ListResponse};
 
 use super::short;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::decoded,
         table::{Cell, Table},
@@ -27,8 +27,7 @@ impl List {
                 page_size: 0,
                 next_page_token: std::mem::take(&mut all.next_page_token),
             };
-            let answer = client.flows.list(request(message)).await;
-            let page: ListResponse = client.answer("list scripts", answer)?;
+            let page = client.call("list scripts", message).await?;
             all.flows.extend(page.flows);
             all.next_page_token = page.next_page_token;
             if all.next_page_token.is_empty() {

@@ -1,11 +1,11 @@
 //! `segno flow migrate`.
 
 use clap::Args;
-use segno_proto::segno_flow::{MigrateRequest, MigrateResponse};
+use segno_proto::segno_flow::MigrateRequest;
 
 use super::short;
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::Target,
     output::{Json, plain},
 };
@@ -40,8 +40,7 @@ impl Migrate {
             from_event: self.from_event,
             check_only: self.check,
         };
-        let answer = client.flows.migrate(request(message)).await;
-        let answer: MigrateResponse = client.answer("migrate", answer)?;
+        let answer = client.call("migrate", message).await?;
         client.print(
             || {
                 let (from, to) = (short(&answer.from_version), short(&answer.to_version));

@@ -1,11 +1,11 @@
 //! `segno flow rollback`.
 
 use clap::Args;
-use segno_proto::segno_flow::{RollbackRequest, RollbackResponse};
+use segno_proto::segno_flow::RollbackRequest;
 
 use super::short;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{Json, plain},
 };
 
@@ -22,8 +22,7 @@ impl Rollback {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let (namespace, identity) = (client.namespace.clone(), client.identity.clone());
         let message = RollbackRequest { namespace, name: self.name, identity };
-        let answer = client.flows.rollback(request(message)).await;
-        let answer: RollbackResponse = client.answer("roll back", answer)?;
+        let answer = client.call("roll back", message).await?;
         client.print(
             || format!("{} {} activated\n", plain(&answer.name), short(&answer.version)),
             || Json::object([("name", Json::text(&answer.name)), ("version", Json::text(&answer.version))]),

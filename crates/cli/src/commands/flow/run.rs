@@ -2,14 +2,11 @@
 
 use clap::Args;
 use segno_proto::{
-    common::WorkflowType,
-    enums::TaskQueueKind,
-    taskqueue::TaskQueue,
-    workflowservice::{StartWorkflowExecutionRequest, StartWorkflowExecutionResponse},
+    common::WorkflowType, enums::TaskQueueKind, taskqueue::TaskQueue, workflowservice::StartWorkflowExecutionRequest,
 };
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::{Input, workflow::Outcome},
     output::{Json, plain},
 };
@@ -60,8 +57,7 @@ impl Run {
             request_id: crate::client::uuid()?,
             ..Default::default()
         };
-        let answer = client.workflows.start_workflow_execution(request(message)).await;
-        let started: StartWorkflowExecutionResponse = client.answer("start the script", answer)?;
+        let started = client.call("start the script", message).await?;
         eprintln!("segno: started workflow {}, run {}", plain(&workflow_id), plain(&started.run_id));
         if self.detach {
             return client.print(

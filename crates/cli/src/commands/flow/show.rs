@@ -1,14 +1,11 @@
 //! `segno flow show`.
 
 use clap::Args;
-use segno_proto::segno_flow::{
-    DescribeRequest, DescribeResponse, DescribeRunRequest, DescribeRunResponse, Flow, GetSourceRequest,
-    GetSourceResponse,
-};
+use segno_proto::segno_flow::{DescribeRequest, DescribeRunRequest, Flow, GetSourceRequest};
 
 use super::{name_and_version, short, show_run};
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     output::{self, Format, Json, dynamic::decoded, fields::Fields, plain, time},
 };
 
@@ -45,8 +42,7 @@ impl Show {
                     run_id: self.run_id,
                     at_event: self.at,
                 };
-                let answer = client.flows.describe_run(request(message)).await;
-                let seen: DescribeRunResponse = client.answer("show the run", answer)?;
+                let seen = client.call("show the run", message).await?;
                 match client.format {
                     Format::Json => Ok(output::print(&seen.state_json)?),
                     Format::Text => {
@@ -66,11 +62,9 @@ impl Show {
 async fn show_script(client: &mut Client, text: &str) -> anyhow::Result<()> {
     let (name, version) = name_and_version(text);
     let message = GetSourceRequest { namespace: client.namespace.clone(), name: name.clone(), version };
-    let answer = client.flows.get_source(request(message)).await;
-    let found: GetSourceResponse = client.answer("show the script", answer)?;
+    let found = client.call("show the script", message).await?;
     let message = DescribeRequest { namespace: client.namespace.clone(), name };
-    let answer = client.flows.describe(request(message)).await;
-    let described: DescribeResponse = client.answer("show the script", answer)?;
+    let described = client.call("show the script", message).await?;
     let flow = described.flow.clone().unwrap_or_default();
     let source = String::from_utf8_lossy(&found.source).into_owned();
     client.print(

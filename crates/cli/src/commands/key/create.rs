@@ -8,7 +8,7 @@ use segno_proto::{
 
 use crate::{
     args,
-    client::{Client, request},
+    client::Client,
     output::{dynamic::decoded, plain},
 };
 
@@ -50,8 +50,7 @@ impl Create {
             expire_time: self.expires_in.map(|nanos| nanos_timestamp(now.saturating_add(nanos))),
             ..Default::default()
         };
-        let answer = client.access.create_key(request(CreateKeyRequest { key: Some(key) })).await;
-        let made = client.answer("create the key", answer)?;
+        let made = client.call("create the key", CreateKeyRequest { key: Some(key) }).await?;
         // Only the secret goes to standard output, so that it can be put into a file.
         if !client.is_json() {
             let name = made.key.as_ref().map(|key| key.name.as_str()).unwrap_or_default();

@@ -4,7 +4,7 @@ use clap::Args;
 use segno_proto::segno_access::{Key, ListKeysRequest};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::decoded,
         table::{Cell, Table},
@@ -19,8 +19,7 @@ pub struct List {}
 impl List {
     /// Prints all keys.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let answer = client.access.list_keys(request(ListKeysRequest {})).await;
-        let found = client.answer("list the keys", answer)?;
+        let found = client.call("list the keys", ListKeysRequest {}).await?;
         client.print(|| text(&found.keys, client.colors), || decoded("segno.access.v1.ListKeysResponse", &found))
     }
 }

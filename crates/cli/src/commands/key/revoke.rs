@@ -4,7 +4,7 @@ use clap::Args;
 use segno_proto::segno_access::RevokeKeyRequest;
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{Json, plain},
 };
 
@@ -19,8 +19,7 @@ pub struct Revoke {
 impl Revoke {
     /// Revokes the key.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let answer = client.access.revoke_key(request(RevokeKeyRequest { name: self.name.clone() })).await;
-        client.answer("revoke the key", answer)?;
+        client.call("revoke the key", RevokeKeyRequest { name: self.name.clone() }).await?;
         client.print(
             || format!("The key {} is revoked", plain(&self.name)),
             || Json::object([("revoked", Json::text(&self.name))]),

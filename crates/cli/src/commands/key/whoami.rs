@@ -4,7 +4,7 @@ use clap::Args;
 use segno_proto::segno_access::{WhoAmIRequest, WhoAmIResponse};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{dynamic::decoded, plain},
 };
 
@@ -15,8 +15,7 @@ pub struct WhoAmI {}
 impl WhoAmI {
     /// Prints who asks.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let answer = client.access.who_am_i(request(WhoAmIRequest {})).await;
-        let me = client.answer("ask who you are", answer)?;
+        let me = client.call("ask who you are", WhoAmIRequest {}).await?;
         client.print(|| text(&me), || decoded("segno.access.v1.WhoAmIResponse", &me))
     }
 }

@@ -6,7 +6,7 @@ use segno_proto::{Nanos, nanos_duration, workflowservice::RegisterNamespaceReque
 use super::Name;
 use crate::{
     args,
-    client::{Client, request},
+    client::Client,
     output::{Json, plain},
 };
 
@@ -41,8 +41,7 @@ impl Create {
             data: self.data.into_iter().collect(),
             ..Default::default()
         };
-        let answer = client.workflows.register_namespace(request(message)).await;
-        client.answer("create the namespace", answer)?;
+        client.call("create the namespace", message).await?;
         client.print(
             || format!("Namespace {} was created", plain(&name)),
             || Json::object([("namespace", Json::text(&name)), ("action", Json::text("created"))]),

@@ -1,10 +1,10 @@
 //! `segno namespace delete`.
 
 use clap::Args;
-use segno_proto::operatorservice::{DeleteNamespaceRequest, DeleteNamespaceResponse};
+use segno_proto::operatorservice::DeleteNamespaceRequest;
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::confirm,
     output::{Json, plain},
 };
@@ -26,8 +26,7 @@ impl Delete {
         let name = plain(&self.name);
         confirm(self.yes, &format!("Delete namespace {name} with all its workflows?"))?;
         let message = DeleteNamespaceRequest { namespace: self.name.clone(), ..Default::default() };
-        let answer = client.operator.delete_namespace(request(message)).await;
-        let answer: DeleteNamespaceResponse = client.answer("delete the namespace", answer)?;
+        let answer = client.call("delete the namespace", message).await?;
         client.print(
             || format!("Namespace {name} was deleted"),
             || {

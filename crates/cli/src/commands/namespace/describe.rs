@@ -5,7 +5,7 @@ use segno_proto::workflowservice::{DescribeNamespaceRequest, DescribeNamespaceRe
 
 use super::{DESCRIPTION, Name};
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{dynamic::decoded, fields::Fields, status, time},
 };
 
@@ -20,8 +20,7 @@ impl Describe {
     /// Prints what the server knows.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = DescribeNamespaceRequest { namespace: self.name.or_of(client), ..Default::default() };
-        let answer = client.workflows.describe_namespace(request(message)).await;
-        let answer: DescribeNamespaceResponse = client.answer("describe the namespace", answer)?;
+        let answer = client.call("describe the namespace", message).await?;
         client.print(|| text(&answer, client.colors), || decoded(DESCRIPTION, &answer))
     }
 }

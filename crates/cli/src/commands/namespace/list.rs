@@ -1,11 +1,11 @@
 //! `segno namespace list`.
 
 use clap::Args;
-use segno_proto::workflowservice::{DescribeNamespaceResponse, ListNamespacesRequest, ListNamespacesResponse};
+use segno_proto::workflowservice::{DescribeNamespaceResponse, ListNamespacesRequest};
 
 use super::DESCRIPTION;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         Json,
         dynamic::decoded,
@@ -28,8 +28,7 @@ impl List {
         let mut token = Default::default();
         loop {
             let message = ListNamespacesRequest { page_size: PAGE, next_page_token: token, ..Default::default() };
-            let answer = client.workflows.list_namespaces(request(message)).await;
-            let answer: ListNamespacesResponse = client.answer("list namespaces", answer)?;
+            let answer = client.call("list namespaces", message).await?;
             all.extend(answer.namespaces);
             token = answer.next_page_token;
             if token.is_empty() {

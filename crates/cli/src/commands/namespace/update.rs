@@ -11,7 +11,7 @@ use segno_proto::{
 use super::Name;
 use crate::{
     args,
-    client::{Client, request},
+    client::Client,
     output::{Json, plain},
 };
 
@@ -63,8 +63,7 @@ impl Update {
             config,
             ..Default::default()
         };
-        let answer = client.workflows.update_namespace(request(message)).await;
-        client.answer("change the namespace", answer)?;
+        client.call("change the namespace", message).await?;
         client.print(
             || format!("Namespace {} was changed", plain(&name)),
             || Json::object([("namespace", Json::text(&name)), ("action", Json::text("updated"))]),

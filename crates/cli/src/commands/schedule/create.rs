@@ -9,7 +9,7 @@ use segno_proto::{
 use super::{Target, plan::Plan};
 use crate::{
     args,
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::payload_map,
     output::{Json, fields::Fields},
 };
@@ -47,8 +47,7 @@ impl Create {
                 .map(|indexed_fields| SearchAttributes { indexed_fields }),
             ..Default::default()
         };
-        let answer = client.workflows.create_schedule(request(message)).await;
-        client.answer("create the schedule", answer)?;
+        client.call("create the schedule", message).await?;
         client.print(
             || {
                 let mut fields = Fields::new(client.colors);

@@ -4,10 +4,7 @@ use clap::Args;
 use segno_proto::workflowservice::DeleteScheduleRequest;
 
 use super::{Target, patch};
-use crate::{
-    client::{Client, request},
-    commands::confirm,
-};
+use crate::{client::Client, commands::confirm};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno schedule delete --schedule-id nightly --yes")]
@@ -29,8 +26,7 @@ impl Delete {
             schedule_id: id.clone(),
             identity: client.identity.clone(),
         };
-        let answer = client.workflows.delete_schedule(request(message)).await;
-        client.answer("delete the schedule", answer)?;
+        client.call("delete the schedule", message).await?;
         patch::done(client, "Deleted", &id)
     }
 }

@@ -9,7 +9,7 @@ use segno_proto::{
 
 use super::Target;
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::{decoded, short_name},
         fields::Fields,
@@ -34,8 +34,7 @@ impl Describe {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let id = self.target.schedule_id;
         let message = DescribeScheduleRequest { namespace: client.namespace.clone(), schedule_id: id.clone() };
-        let answer = client.workflows.describe_schedule(request(message)).await;
-        let answer: DescribeScheduleResponse = client.answer("describe the schedule", answer)?;
+        let answer = client.call("describe the schedule", message).await?;
         client.print(|| text(&id, &answer, client.colors), || decoded(DESCRIPTION, &answer))
     }
 }

@@ -1,13 +1,10 @@
 //! `segno schedule list`.
 
 use clap::Args;
-use segno_proto::{
-    schedule::ScheduleListEntry,
-    workflowservice::{ListSchedulesRequest, ListSchedulesResponse},
-};
+use segno_proto::{schedule::ScheduleListEntry, workflowservice::ListSchedulesRequest};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::pages,
     output::{
         table::{Cell, Table},
@@ -38,8 +35,7 @@ impl List {
                 next_page_token: token,
                 query: self.query.clone(),
             };
-            let answer = client.workflows.list_schedules(request(message)).await;
-            let answer: ListSchedulesResponse = client.answer("list schedules", answer)?;
+            let answer = client.call("list schedules", message).await?;
             Ok((answer.schedules, answer.next_page_token))
         })
         .await

@@ -3,7 +3,7 @@
 use segno_proto::{schedule::SchedulePatch, workflowservice::PatchScheduleRequest};
 
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     output::Json,
 };
 
@@ -16,8 +16,7 @@ pub async fn send(client: &mut Client, what: &str, schedule_id: &str, patch: Sch
         identity: client.identity.clone(),
         request_id: uuid()?,
     };
-    let answer = client.workflows.patch_schedule(request(message)).await;
-    client.answer(what, answer)?;
+    client.call(what, message).await?;
     Ok(())
 }
 

@@ -3,13 +3,13 @@
 use clap::Args;
 use segno_proto::{
     common::SearchAttributes,
-    workflowservice::{DescribeScheduleRequest, DescribeScheduleResponse, UpdateScheduleRequest},
+    workflowservice::{DescribeScheduleRequest, UpdateScheduleRequest},
 };
 
 use super::{Target, patch, plan::Plan};
 use crate::{
     args,
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::payload_map,
 };
 
@@ -33,8 +33,7 @@ impl Update {
         let id = self.target.schedule_id;
         self.plan.warn_if_never();
         let seen = DescribeScheduleRequest { namespace: client.namespace.clone(), schedule_id: id.clone() };
-        let seen = client.workflows.describe_schedule(request(seen)).await;
-        let seen: DescribeScheduleResponse = client.answer("describe the schedule", seen)?;
+        let seen = client.call("describe the schedule", seen).await?;
         let message = UpdateScheduleRequest {
             namespace: client.namespace.clone(),
             schedule: Some(self.plan.schedule(&id)?),
@@ -46,8 +45,7 @@ impl Update {
                 .map(|indexed_fields| SearchAttributes { indexed_fields }),
             ..Default::default()
         };
-        let answer = client.workflows.update_schedule(request(message)).await;
-        client.answer("update the schedule", answer)?;
+        client.call("update the schedule", message).await?;
         patch::done(client, "Updated", &id)
     }
 }

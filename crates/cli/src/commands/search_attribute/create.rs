@@ -6,7 +6,7 @@ use segno_proto::{enums::IndexedValueType, operatorservice::AddSearchAttributesR
 use super::done;
 use crate::{
     args,
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     output::plain,
 };
 
@@ -35,8 +35,7 @@ impl Create {
             namespace: client.namespace.clone(),
             search_attributes: self.name.iter().map(|name| (name.clone(), self.r#type as i32)).collect(),
         };
-        let answer = client.operator.add_search_attributes(request(message)).await;
-        client.answer("create the search attributes", answer)?;
+        client.call("create the search attributes", message).await?;
         done(client, &self.name, "created")
     }
 }

@@ -7,7 +7,7 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     output::{
         dynamic::{decoded, short_name},
         table::{Cell, Table},
@@ -38,8 +38,7 @@ impl Client {
     /// All search attributes of the namespace.
     pub async fn search_attributes(&mut self) -> Result<ListSearchAttributesResponse, ClientError> {
         let message = ListSearchAttributesRequest { namespace: self.namespace.clone() };
-        let answer = self.operator.list_search_attributes(request(message)).await;
-        self.answer("list search attributes", answer)
+        self.call("list search attributes", message).await
     }
 }
 

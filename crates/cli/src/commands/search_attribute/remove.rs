@@ -6,11 +6,7 @@ use segno_proto::operatorservice::{ListSearchAttributesRequest, RemoveSearchAttr
 use tonic::Status;
 
 use super::done;
-use crate::{
-    client::{Client, request},
-    commands::confirm,
-    output::plain,
-};
+use crate::{client::Client, commands::confirm, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno search-attribute remove --name Customer --yes")]
@@ -29,8 +25,7 @@ impl Remove {
         confirm(self.yes, &format!("Remove {} from namespace {}?", plain(&self.name.join(", ")), client.namespace))?;
         // The server takes the removal of what is not there as done: a misspelled name would go unnoticed.
         let known = ListSearchAttributesRequest { namespace: client.namespace.clone() };
-        let known = client.operator.list_search_attributes(request(known)).await;
-        let known = client.answer("list search attributes", known)?.custom_attributes;
+        let known = client.call("list search attributes", known).await?.custom_attributes;
         if let Some(unknown) = self.name.iter().find(|name| !known.contains_key(*name)) {
             let text = format!(
                 "there is no custom search attribute {:?} in namespace {}; `segno search-attribute list` shows them",
@@ -40,8 +35,7 @@ impl Remove {
         }
         let message =
             RemoveSearchAttributesRequest { namespace: client.namespace.clone(), search_attributes: self.name.clone() };
-        let answer = client.operator.remove_search_attributes(request(message)).await;
-        client.answer("remove the search attributes", answer)?;
+        client.call("remove the search attributes", message).await?;
         done(client, &self.name, "removed")
     }
 }

@@ -9,7 +9,7 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{Json, dynamic::decoded, fields::Fields, table::Table, time},
 };
 
@@ -59,8 +59,7 @@ impl Describe {
                 report_stats: true,
                 ..Default::default()
             };
-            let answer = client.workflows.describe_task_queue(request(message)).await;
-            let answer: DescribeTaskQueueResponse = client.answer("describe the task queue", answer)?;
+            let answer = client.call("describe the task queue", message).await?;
             answers.push((kind.name(), answer));
         }
         client.print(|| text(&answers, client.colors, Timestamp::now()), || json(&answers))

@@ -2,11 +2,11 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use segno_proto::segno_worker::{DescribeWorkerRequest, DescribeWorkerResponse, Worker};
+use segno_proto::segno_worker::{DescribeWorkerRequest, Worker};
 
 use super::{lease, state};
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::decoded,
         fields::Fields,
@@ -27,8 +27,7 @@ impl Describe {
     /// Prints what the server knows.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = DescribeWorkerRequest { namespace: client.namespace.clone(), worker_instance_key: self.worker };
-        let answer = client.workers.describe_worker(request(message)).await;
-        let answer: DescribeWorkerResponse = client.answer("describe the worker", answer)?;
+        let answer = client.call("describe the worker", message).await?;
         let worker = answer.worker.unwrap_or_default();
         client.print(|| text(&worker, client.colors, Timestamp::now()), || decoded("segno.worker.v1.Worker", &worker))
     }

@@ -1,11 +1,11 @@
 //! `segno worker list`.
 
 use clap::Args;
-use segno_proto::segno_worker::{ListWorkersRequest, ListWorkersResponse, Worker, WorkerState};
+use segno_proto::segno_worker::{ListWorkersRequest, Worker, WorkerState};
 
 use super::{lease, state};
 use crate::{
-    client::{Client, request},
+    client::Client,
     output::{
         dynamic::decoded,
         table::{Cell, Table},
@@ -24,8 +24,7 @@ impl List {
     /// Prints all workers of the namespace.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = ListWorkersRequest { namespace: client.namespace.clone() };
-        let answer = client.workers.list_workers(request(message)).await;
-        let mut answer: ListWorkersResponse = client.answer("list workers", answer)?;
+        let mut answer = client.call("list workers", message).await?;
         if self.alive {
             answer.workers.retain(|worker| worker.state() != WorkerState::Gone);
         }

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::done;
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::{
         batch::{SelectedWorkflows, Selection},
         reason,
@@ -61,8 +61,7 @@ impl Cancel {
             request_id: uuid()?,
             ..Default::default()
         };
-        let answer = client.workflows.request_cancel_workflow_execution(request(message)).await;
-        client.answer("cancel the workflow", answer)?;
+        client.call("cancel the workflow", message).await?;
         let sentence = format!("Workflow {} was asked to cancel", plain(&target.workflow_id));
         done(client, &target, "cancelRequested", sentence)
     }

@@ -1,13 +1,9 @@
 //! `segno workflow count`.
 
 use clap::Args;
-use segno_proto::workflowservice::{CountWorkflowExecutionsRequest, CountWorkflowExecutionsResponse};
+use segno_proto::workflowservice::CountWorkflowExecutionsRequest;
 
-use crate::{
-    client::{Client, request},
-    commands::counts,
-    output::dynamic::decoded,
-};
+use crate::{client::Client, commands::counts, output::dynamic::decoded};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno workflow count --query \"WorkflowType = 'Order' GROUP BY ExecutionStatus\"")]
@@ -21,8 +17,7 @@ impl Count {
     /// Prints the number, and that of each group.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = CountWorkflowExecutionsRequest { namespace: client.namespace.clone(), query: self.query };
-        let answer = client.workflows.count_workflow_executions(request(message)).await;
-        let answer: CountWorkflowExecutionsResponse = client.answer("count workflows", answer)?;
+        let answer = client.call("count workflows", message).await?;
         client.print(
             || {
                 let groups = answer.groups.iter().map(|group| (group.group_values.as_slice(), group.count));

@@ -8,7 +8,7 @@ use segno_proto::{
 
 use super::done;
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::{
         batch::{SelectedWorkflows, Selection},
         confirm,
@@ -45,8 +45,7 @@ impl Delete {
             namespace: client.namespace.clone(),
             workflow_execution: Some(target.execution()),
         };
-        let answer = client.workflows.delete_workflow_execution(request(message)).await;
-        client.answer("delete the workflow", answer)?;
+        client.call("delete the workflow", message).await?;
         done(client, &target, "deleted", format!("Workflow {id} was deleted"))
     }
 }

@@ -11,7 +11,7 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     commands::{Target, watch::Watch},
     output::{
         dynamic::{decoded, short_name},
@@ -68,8 +68,7 @@ impl Client {
         let target = Target { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() };
         let message =
             DescribeWorkflowExecutionRequest { namespace: self.namespace.clone(), execution: Some(target.execution()) };
-        let answer = self.workflows.describe_workflow_execution(request(message)).await;
-        self.answer("describe the workflow", answer)
+        self.call("describe the workflow", message).await
     }
 }
 

@@ -2,13 +2,10 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use segno_proto::{
-    workflow::WorkflowExecutionInfo,
-    workflowservice::{ListWorkflowExecutionsRequest, ListWorkflowExecutionsResponse},
-};
+use segno_proto::{workflow::WorkflowExecutionInfo, workflowservice::ListWorkflowExecutionsRequest};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::pages,
     output::{
         status,
@@ -59,8 +56,7 @@ impl List {
                     next_page_token: token,
                     query: self.query.clone(),
                 };
-                let answer = client.workflows.list_workflow_executions(request(message)).await;
-                let answer: ListWorkflowExecutionsResponse = client.answer("list workflows", answer)?;
+                let answer = client.call("list workflows", message).await?;
                 Ok((answer.executions, answer.next_page_token))
             },
         )

@@ -5,7 +5,7 @@ use segno_proto::workflowservice::{PauseWorkflowExecutionRequest, UnpauseWorkflo
 
 use super::done;
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::{Target, reason},
     output::plain,
 };
@@ -53,8 +53,7 @@ impl Pause {
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let target = self.subject.target.clone();
         let message = self.subject.request(client)?;
-        let answer = client.workflows.pause_workflow_execution(request(message)).await;
-        client.answer("pause the workflow", answer)?;
+        client.call("pause the workflow", message).await?;
         let sentence = format!("Workflow {} is paused", plain(&target.workflow_id));
         done(client, &target, "paused", sentence)
     }
@@ -67,8 +66,7 @@ impl Unpause {
         let PauseWorkflowExecutionRequest { namespace, workflow_id, run_id, identity, reason, request_id } =
             self.subject.request(client)?;
         let message = UnpauseWorkflowExecutionRequest { namespace, workflow_id, run_id, identity, reason, request_id };
-        let answer = client.workflows.unpause_workflow_execution(request(message)).await;
-        client.answer("unpause the workflow", answer)?;
+        client.call("unpause the workflow", message).await?;
         let sentence = format!("Workflow {} goes on", plain(&target.workflow_id));
         done(client, &target, "unpaused", sentence)
     }

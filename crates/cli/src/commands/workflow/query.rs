@@ -1,14 +1,10 @@
 //! `segno workflow query`.
 
 use clap::{Args, ValueEnum};
-use segno_proto::{
-    enums::QueryRejectCondition,
-    query::WorkflowQuery,
-    workflowservice::{QueryWorkflowRequest, QueryWorkflowResponse},
-};
+use segno_proto::{enums::QueryRejectCondition, query::WorkflowQuery, workflowservice::QueryWorkflowRequest};
 
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     commands::{Input, Target},
     output::{Json, payload, plain, status},
 };
@@ -54,8 +50,7 @@ impl Query {
             query_reject_condition: condition as i32,
         };
         client.warn_if_nobody_answers(&self.target).await;
-        let answer = client.workflows.query_workflow(request(message)).await;
-        let answer: QueryWorkflowResponse = client.answer("query the workflow", answer)?;
+        let answer = client.call("query the workflow", message).await?;
         if let Some(rejected) = answer.query_rejected {
             let (id, status) = (plain(&self.target.workflow_id), status::word(rejected.status()));
             return Err(ClientError::Outcome(format!("the query was not asked: workflow {id} is {status}")).into());

@@ -2,13 +2,10 @@
 
 use bytes::Bytes;
 use clap::{ArgGroup, Args, ValueEnum};
-use segno_proto::{
-    enums::EventType,
-    workflowservice::{ResetWorkflowExecutionRequest, ResetWorkflowExecutionResponse},
-};
+use segno_proto::{enums::EventType, workflowservice::ResetWorkflowExecutionRequest};
 
 use crate::{
-    client::{Client, ClientError, request, uuid},
+    client::{Client, ClientError, uuid},
     commands::{Target, reason},
     output::{Json, plain},
 };
@@ -57,8 +54,7 @@ impl Reset {
             identity: client.identity.clone(),
             ..Default::default()
         };
-        let answer = client.workflows.reset_workflow_execution(request(message)).await;
-        let answer: ResetWorkflowExecutionResponse = client.answer("reset the workflow", answer)?;
+        let answer = client.call("reset the workflow", message).await?;
         client.print(
             || {
                 let workflow = plain(&self.target.workflow_id);

@@ -8,7 +8,7 @@ use segno_proto::{
 
 use super::done;
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::{
         Input,
         batch::{SelectedWorkflows, Selection},
@@ -57,8 +57,7 @@ impl Signal {
             request_id: uuid()?,
             ..Default::default()
         };
-        let answer = client.workflows.signal_workflow_execution(request(message)).await;
-        client.answer("signal the workflow", answer)?;
+        client.call("signal the workflow", message).await?;
         let sentence = format!("Signal {} was sent to workflow {}", plain(&self.name), plain(&target.workflow_id));
         done(client, &target, "signaled", sentence)
     }

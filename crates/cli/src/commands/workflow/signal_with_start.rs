@@ -1,14 +1,12 @@
 //! `segno workflow signal-with-start`.
 
 use clap::Args;
-use segno_proto::workflowservice::{
-    SignalWithStartWorkflowExecutionRequest, SignalWithStartWorkflowExecutionResponse, StartWorkflowExecutionRequest,
-};
+use segno_proto::workflowservice::{SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest};
 
 use super::start_options::StartOptions;
 use crate::{
     args,
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     output::{Json, payload, plain},
 };
 
@@ -57,8 +55,7 @@ impl SignalWithStart {
             signal_input: payload::of_arguments(&self.signal_input),
             ..Default::default()
         };
-        let answer = client.workflows.signal_with_start_workflow_execution(request(message)).await;
-        let answer: SignalWithStartWorkflowExecutionResponse = client.answer("signal the workflow", answer)?;
+        let answer = client.call("signal the workflow", message).await?;
         client.print(
             || {
                 let begun = if answer.started { "started and " } else { "" };

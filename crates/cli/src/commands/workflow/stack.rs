@@ -1,13 +1,10 @@
 //! `segno workflow stack`.
 
 use clap::Args;
-use segno_proto::{
-    query::WorkflowQuery,
-    workflowservice::{QueryWorkflowRequest, QueryWorkflowResponse},
-};
+use segno_proto::{query::WorkflowQuery, workflowservice::QueryWorkflowRequest};
 
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::Target,
     output::{Json, payload, plain},
 };
@@ -33,8 +30,7 @@ impl Stack {
             ..Default::default()
         };
         client.warn_if_nobody_answers(&self.target).await;
-        let answer = client.workflows.query_workflow(request(message)).await;
-        let answer: QueryWorkflowResponse = client.answer("ask for the stack of the workflow", answer)?;
+        let answer = client.call("ask for the stack of the workflow", message).await?;
         let texts: Vec<String> = answer
             .query_result
             .iter()

@@ -5,12 +5,12 @@ use segno_proto::{
     Nanos,
     common::{Memo, Priority, SearchAttributes, WorkflowType},
     nanos_duration,
-    workflowservice::{StartWorkflowExecutionRequest, StartWorkflowExecutionResponse},
+    workflowservice::StartWorkflowExecutionRequest,
 };
 
 use crate::{
     args,
-    client::{Client, request, uuid},
+    client::{Client, uuid},
     commands::{Input, payload_map, task_queue, user_metadata},
 };
 
@@ -105,8 +105,7 @@ impl StartOptions {
         let workflow_id = self.workflow_id()?;
         let (kind, task_queue) = (self.r#type.clone(), self.task_queue.clone());
         let message = self.message(client, workflow_id.clone())?;
-        let answer = client.workflows.start_workflow_execution(request(message)).await;
-        let answer: StartWorkflowExecutionResponse = client.answer("start the workflow", answer)?;
+        let answer = client.call("start the workflow", message).await?;
         Ok(StartedWorkflow { workflow_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
     }
 

@@ -8,7 +8,7 @@ use segno_proto::{
 
 use super::done;
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::{
         batch::{SelectedWorkflows, Selection},
         reason,
@@ -46,8 +46,7 @@ impl Terminate {
             identity: client.identity.clone(),
             ..Default::default()
         };
-        let answer = client.workflows.terminate_workflow_execution(request(message)).await;
-        client.answer("terminate the workflow", answer)?;
+        client.call("terminate the workflow", message).await?;
         let sentence = format!("Workflow {} was terminated", plain(&target.workflow_id));
         done(client, &target, "terminated", sentence)
     }

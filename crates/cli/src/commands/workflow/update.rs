@@ -4,13 +4,11 @@ use clap::Args;
 use segno_proto::{
     enums::UpdateWorkflowExecutionLifecycleStage as Stage,
     update::{Input as UpdateInput, Meta, Request, WaitPolicy, outcome::Value},
-    workflowservice::{
-        PollWorkflowExecutionUpdateRequest, UpdateWorkflowExecutionRequest, UpdateWorkflowExecutionResponse,
-    },
+    workflowservice::{PollWorkflowExecutionUpdateRequest, UpdateWorkflowExecutionRequest},
 };
 
 use crate::{
-    client::{Client, ClientError, request, uuid},
+    client::{Client, ClientError, uuid},
     commands::{Input, Target},
     output::{Json, failure, payload, plain},
 };
@@ -62,8 +60,7 @@ impl Update {
             }),
         };
         client.warn_if_nobody_answers(&self.target).await;
-        let answer = client.workflows.update_workflow_execution(request(message)).await;
-        let mut answer: UpdateWorkflowExecutionResponse = client.answer("update the workflow", answer)?;
+        let mut answer = client.call("update the workflow", message).await?;
         while answer.outcome.is_none() && !(self.accepted && answer.stage() == Stage::Accepted) {
             let poll = PollWorkflowExecutionUpdateRequest {
                 namespace: client.namespace.clone(),
@@ -71,12 +68,7 @@ impl Update {
                 identity: client.identity.clone(),
                 wait_policy: Some(wait),
             };
-            let polled = client.workflows.poll_workflow_execution_update(request(poll)).await;
-            match &polled {
-                Err(status) if client.is_worth_a_retry(status).await => continue,
-                _ => {}
-            }
-            let polled = client.answer("wait for the update", polled)?;
+            let polled = client.call_until_answered("wait for the update", poll).await?;
             (answer.outcome, answer.stage) = (polled.outcome, polled.stage);
         }
         let reference = answer.update_ref.unwrap_or_default();

@@ -12,11 +12,7 @@ use segno_proto::{
 };
 
 use super::done;
-use crate::{
-    client::{Client, request},
-    commands::Target,
-    output::plain,
-};
+use crate::{client::Client, commands::Target, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -89,8 +85,7 @@ impl UpdateOptions {
             update_mask: Some(FieldMask { paths: vec!["versioning_override".to_owned()] }),
             identity: client.identity.clone(),
         };
-        let answer = client.workflows.update_workflow_execution_options(request(message)).await;
-        client.answer("change the options of the workflow", answer)?;
+        client.call("change the options of the workflow", message).await?;
         let sentence = format!("Workflow {} {}", plain(&self.target.workflow_id), plain(&sentence));
         done(client, &self.target, "updatedOptions", sentence)
     }

@@ -62,8 +62,7 @@ impl Client {
             workflow_id: workflow_id.to_owned(),
             run_id: run_id.to_owned(),
         };
-        let answer = self.explanations.explain(request(message)).await;
-        self.answer("explain the workflow", answer)
+        self.call("explain the workflow", message).await
     }
 
     /// The same, or nothing if the server is none of Segno's.
@@ -114,7 +113,7 @@ impl Client {
             return;
         }
         let message = DescribeQueueRequest { namespace: self.namespace.clone(), task_queue: task_queue.to_owned() };
-        let Ok(answer) = self.explanations.describe_queue(request(message)).await else { return };
+        let Ok(answer) = self.send(request(message)).await else { return };
         let side = answer.into_inner().workflow.unwrap_or_default();
         // A worker that is busy asks again when it is done; one that died does not.
         let recent = side.last_poll.is_some_and(|last| Timestamp::now().as_second() - last.seconds < POLL_SECONDS);
@@ -126,7 +125,7 @@ impl Client {
     /// Whether the server itself executes workflows of this type.
     async fn is_script(&mut self, workflow_type: &str) -> bool {
         let message = DescribeRequest { namespace: self.namespace.clone(), name: workflow_type.to_owned() };
-        let answer = self.flows.describe(request(message)).await;
+        let answer = self.send(request(message)).await;
         answer.is_ok_and(|answer| answer.into_inner().flow.is_some_and(|flow| !flow.current.is_empty()))
     }
 }

@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args};
 use segno_proto::{nexus::EndpointSpec, operatorservice::CreateNexusEndpointRequest};
 
 use super::{Name, done, target::Target};
-use crate::client::{Client, request};
+use crate::client::Client;
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -30,9 +30,7 @@ impl Create {
             description: self.target.description(None),
             target: self.target.target(None),
         };
-        let answer =
-            client.operator.create_nexus_endpoint(request(CreateNexusEndpointRequest { spec: Some(spec) })).await;
-        let created = client.answer("create the endpoint", answer)?;
+        let created = client.call("create the endpoint", CreateNexusEndpointRequest { spec: Some(spec) }).await?;
         done(client, created.endpoint, "created")
     }
 }

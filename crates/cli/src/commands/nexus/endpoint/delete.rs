@@ -4,11 +4,7 @@ use clap::Args;
 use segno_proto::operatorservice::DeleteNexusEndpointRequest;
 
 use super::{Name, deleted, read};
-use crate::{
-    client::{Client, request},
-    commands::confirm,
-    output::plain,
-};
+use crate::{client::Client, commands::confirm, output::plain};
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno nexus endpoint delete --name payments --yes\n\n\
@@ -29,8 +25,7 @@ impl Delete {
         let shown = plain(&name);
         confirm(self.yes, &format!("Delete endpoint {shown}?"))?;
         let message = DeleteNexusEndpointRequest { id: known.id, version: known.version };
-        let answer = client.operator.delete_nexus_endpoint(request(message)).await;
-        client.answer("delete the endpoint", answer)?;
+        client.call("delete the endpoint", message).await?;
         client.print(|| format!("Endpoint {shown} was deleted"), || deleted(&name))
     }
 }

@@ -6,7 +6,7 @@ use segno_proto::{nexus, operatorservice::ListNexusEndpointsRequest};
 
 use super::{ENDPOINT, goes_to, spec};
 use crate::{
-    client::{Client, request},
+    client::Client,
     commands::pages,
     output::{
         table::{Cell, Table},
@@ -35,8 +35,7 @@ impl List {
             async |client, _, token| {
                 let message =
                     ListNexusEndpointsRequest { page_size: PAGE, next_page_token: token, ..Default::default() };
-                let answer = client.operator.list_nexus_endpoints(request(message)).await;
-                let answer = client.answer("list endpoints", answer)?;
+                let answer = client.call("list endpoints", message).await?;
                 Ok((answer.endpoints, answer.next_page_token))
             },
         )

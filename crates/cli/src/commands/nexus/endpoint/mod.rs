@@ -14,7 +14,7 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError},
     output::{Json, dynamic::decoded, plain},
 };
 
@@ -64,8 +64,7 @@ struct Name {
 /// An endpoint by its name.
 async fn read(client: &mut Client, name: &str) -> Result<nexus::Endpoint, ClientError> {
     let message = ListNexusEndpointsRequest { name: name.to_owned(), ..Default::default() };
-    let answer = client.operator.list_nexus_endpoints(request(message)).await;
-    let found = client.answer("find the endpoint", answer)?.endpoints.into_iter().next();
+    let found = client.call("find the endpoint", message).await?.endpoints.into_iter().next();
     found.ok_or_else(|| ClientError::Outcome(format!("there is no endpoint {}", plain(name))))
 }
 

@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args};
 use segno_proto::{nexus::EndpointSpec, operatorservice::UpdateNexusEndpointRequest};
 
 use super::{Name, done, read, spec, target::Target};
-use crate::client::{Client, request};
+use crate::client::Client;
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -36,8 +36,7 @@ impl Update {
             target: self.target.target(before.target),
         };
         let message = UpdateNexusEndpointRequest { id: known.id, version: known.version, spec: Some(spec) };
-        let answer = client.operator.update_nexus_endpoint(request(message)).await;
-        let updated = client.answer("update the endpoint", answer)?;
+        let updated = client.call("update the endpoint", message).await?;
         done(client, updated.endpoint, "updated")
     }
 }
