@@ -391,6 +391,9 @@ async def test_deployments(pair: Pair) -> None:
             worker deployment delete --name no-such
             worker deployment create --name second
             worker deployment create --name second
+            worker deployment create-version --deployment-name second --build-id c1
+            worker deployment create-version --deployment-name second --build-id c1 --aws-lambda-function-arn f
+            worker deployment update-version-compute-config --deployment-name second --build-id c1
             worker deployment set-current-version --deployment-name second --build-id c1 --allow-no-pollers --yes
             worker deployment set-current-version --deployment-name second --unversioned --yes
             +worker deployment delete-version --deployment-name second --build-id c1 --skip-drainage
@@ -401,6 +404,22 @@ async def test_deployments(pair: Pair) -> None:
     finally:
         await asyncio.gather(*(worker.shutdown() for worker in workers))
         await asyncio.gather(*running)
+
+
+async def test_compute_configurations_are_refused(pair: Pair) -> None:
+    """Temporal's development server knows no provider either, so both refuse; Segno says that it starts no workers."""
+    function = (
+        "--aws-lambda-function-arn arn:aws:lambda:us-east-1:123456789012:function:f:1"
+        " --aws-lambda-assume-role-arn arn:aws:iam::123456789012:role/r --aws-lambda-assume-role-external-id x"
+    )
+    await compare(pair, "worker deployment create --name computed")
+    for words in (f"create-version {function}", f"update-version-compute-config {function}", "update-version-compute-config --remove"):
+        found = await pair.run(*split(f"worker deployment {words} --deployment-name computed --build-id c1"))
+        assert {code for code, _, _ in found.values()} == {1}, found
+        assert "compute configurations are not supported" in found["segno"][2], found
+    # None of them made a version.
+    await compare(pair, "worker deployment describe-version --deployment-name computed --build-id c1")
+    await compare(pair, "worker deployment delete --name computed")
 
 
 async def until_there(pair: Pair, build: str) -> None:

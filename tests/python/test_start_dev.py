@@ -198,6 +198,30 @@ async def test_the_largest_payload_can_be_set() -> None:
         assert 200 < len(kept.cause.message) < 300
 
 
+async def test_worker_deployments_can_be_switched_off() -> None:
+    async with local(dev_server_extra_args=set_to("system.enableDeploymentVersions=false")) as env:
+        service = env.client.workflow_service
+        version = {"deployment_name": "d", "build_id": "b"}
+        # A worker of a version polls and gets nothing.
+        poll = service_requests.PollWorkflowTaskQueueRequest(
+            namespace="default",
+            task_queue={"name": QUEUE},
+            deployment_options={**version, "worker_versioning_mode": "WORKER_VERSIONING_MODE_VERSIONED"},
+        )
+        await env.client.start_workflow("Nobody", id="w", task_queue=QUEUE)
+        task = await service.poll_workflow_task_queue(poll, timeout=timedelta(seconds=3))
+        assert not task.task_token
+        # A worker without one gets the task.
+        async with worker(env.client, Echo):
+            assert await env.client.execute_workflow(Echo.run, "hello", id="echo", task_queue=QUEUE) == "hello"
+        describe = service_requests.DescribeWorkerDeploymentRequest(namespace="default", deployment_name="d")
+        with pytest.raises(RPCError, match="Worker Deployment Versions are disabled on this namespace."):
+            await service.describe_worker_deployment(describe)
+        # What is left of earlier days can be deleted.
+        delete = service_requests.DeleteWorkerDeploymentRequest(namespace="default", deployment_name="d")
+        await service.delete_worker_deployment(delete)
+
+
 @pytest.mark.parametrize("end", ["true", "false"])
 async def test_whether_polls_end_on_shutdown_can_be_set(end: str) -> None:
     setting = f"frontend.enableCancelWorkerPollsOnShutdown={end}"

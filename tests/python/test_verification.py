@@ -25,7 +25,7 @@ from temporalio.common import (
 )
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
-from helpers import NAMESPACE, Env, event_name, event_names, events, eventually, segno_binary
+from helpers import NAMESPACE, Env, SegnoServer, event_name, event_names, events, eventually, segno_binary
 from nodes import Cluster, connect
 
 pytestmark = pytest.mark.timeout(120)
@@ -378,6 +378,31 @@ async def test_a_verification_is_stopped(env: Env) -> None:
     assert (code, found["state"], counts(found)) == (1, "STATE_STOPPED", (3, 0, 0, 0)), found
 
 
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+async def test_a_verification_begins_anew_after_a_restart(durable_server: SegnoServer, end: str) -> None:
+    durable_server.start()
+    env = Env(address=durable_server.address, client=await Client.connect(durable_server.address), name="restarted")
+    async with env.worker(Deployed, one, two):
+        await start(env, 12)
+    async with candidate(env, Compatible):
+        running = asyncio.ensure_future(verify(env, "--rps", "4"))
+        await asyncio.sleep(1.5)
+        assert not running.done()
+        getattr(durable_server, end)()
+        durable_server.start()
+        # It is known at once, and no second one begins beside it.
+        code, _, err = await segno(env.address, "workflow", "verify", "--task-queue", env.task_queue, "--on", "x")
+        assert code == 1 and "is running in this namespace" in err, err
+        code, found = await running
+    assert (code, counts(found), found["restarts"]) == (0, (12, 12, 0, 0), 1), found
+    # It ended, so that the next start of the server has nothing to begin anew.
+    durable_server.terminate()
+    durable_server.start()
+    async with candidate(env, Compatible):
+        code, found = await verify(env)
+    assert (code, counts(found), "restarts" in found) == (0, (12, 12, 0, 0), False), found
+
+
 async def test_a_sample_and_a_filter(env: Env) -> None:
     async with env.worker(Deployed, one, two), candidate(env, Compatible):
         handles = await start(env, 6)
@@ -527,3 +552,23 @@ async def test_runs_of_all_nodes_are_tried(two_nodes: Cluster, tmp_path: Path) -
             code, found = await verify(env)
         assert (code, counts(found)) == (0, (24, 24, 0, 0)), found
         assert [(await handle.describe()).raw_description for handle in handles] == before
+
+
+async def test_the_next_leader_begins_a_verification_anew(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--segno-address"):
+        pytest.skip("needs nodes of its own: not with SEGNO_ADDRESS, only SEGNO_BIN")
+    cluster = Cluster(tmp_path, size=2)
+    try:
+        cluster.start()
+        leader, other = cluster.nodes
+        env = Env(address=other.address, client=await connect(other), name="leaders")
+        async with env.worker(Deployed, one, two):
+            await start(env, 12)
+        async with candidate(env, Compatible):
+            running = asyncio.ensure_future(verify(env, "--rps", "4"))
+            await asyncio.sleep(1.5)
+            leader.kill()
+            code, found = await running
+        assert (code, counts(found), found["restarts"]) == (0, (12, 12, 0, 0), 1), found
+    finally:
+        cluster.stop()

@@ -315,7 +315,7 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
     .await?;
     let (address, _) = door.addresses().context("the server does not know its own address")?;
     tokio::select! {
-        served = door.without_batches().run(node.clone(), std::future::pending()) => Ok(served?),
+        served = door.without_jobs().run(node.clone(), std::future::pending()) => Ok(served?),
         done = setup.carry_out(address) => done,
     }
 }

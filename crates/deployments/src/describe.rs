@@ -149,7 +149,8 @@ impl Deployment {
             ramp_percentage: if self.is_ramping(&build.build) { self.record.percentage } else { 0.0 },
             task_queue_infos: version.members().map(queue).collect(),
             drainage_info: self.drainage_info(build, pinned, at),
-            metadata: (!version.metadata.is_empty()).then(|| VersionMetadata { entries: version.metadata.clone() }),
+            metadata: (version.had_metadata || !version.metadata.is_empty())
+                .then(|| VersionMetadata { entries: version.metadata.clone() }),
             last_modifier_identity: version.last_modifier.clone(),
             ..Default::default()
         })

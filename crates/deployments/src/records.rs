@@ -115,6 +115,9 @@ pub struct VersionRecord {
     /// The queues that its workers polled.
     #[prost(message, repeated, tag = "3")]
     pub queues: Vec<QueueRecord>,
+    /// Whether it ever had notes: then it is described with notes, if only with none.
+    #[prost(bool, tag = "4")]
+    pub had_metadata: bool,
 }
 
 /// A queue of a version.

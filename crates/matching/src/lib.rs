@@ -113,9 +113,9 @@ pub struct Matching {
     deployments: Arc<Registry>,
     /// See [`Queue::new`].
     backlog_max: usize,
-    /// How long a worker counts as a poller of its version.
+    /// How long after its last poll a worker counts as a poller.
     poller_ttl: Nanos,
-    /// How long pollers are remembered.
+    /// How long it is remembered that a queue was polled.
     poller_memory: Nanos,
     queues: Mutex<HashMap<QueueKey, Queue>>,
     /// Names of the keys of sticky queues, by the name that their worker knows. Locked after `queues`.
@@ -200,7 +200,7 @@ impl Matching {
         }
     }
 
-    /// The same, with workers that count as pollers of their version for so long.
+    /// The same, with workers that count as pollers for so long after their last poll.
     pub fn with_poller_ttl(self, poller_ttl: Nanos) -> Self {
         Self { poller_ttl, poller_memory: POLLER_MEMORY.max(poller_ttl), ..self }
     }
@@ -574,7 +574,7 @@ impl Matching {
     pub fn pollers(&self, key: &QueueKey) -> Vec<Poller> {
         let now = self.clock.now();
         let mut queues = lock(&self.queues);
-        queues.get_mut(key).map(|queue| queue.pollers(now - self.poller_memory)).unwrap_or_default()
+        queues.get_mut(key).map(|queue| queue.pollers(now - self.poller_ttl)).unwrap_or_default()
     }
 
     /// The queues with the most tasks, sticky ones and those for commands left out.

@@ -5,7 +5,7 @@ use segno_deployments::Version;
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_store::NamespaceKey;
 
-use super::{Matching, POLLER_MEMORY, QueueKey, QueuePoll, QueueService, queue::Queue};
+use super::{Matching, QueueKey, QueuePoll, QueueService, queue::Queue};
 
 /// Who serves workers of one version at a queue, and how much waits for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +40,14 @@ impl Matching {
 
     /// Who serves the versions of workers at a queue now.
     pub fn lanes(&self, key: &QueueKey) -> Vec<LaneService> {
-        let since = self.clock.now() - POLLER_MEMORY;
+        let since = self.clock.now() - self.poller_ttl;
         lock(&self.queues).get(key).map(|queue| queue.lanes(since)).unwrap_or_default()
     }
 
     /// The versions of workers with the most tasks, over all queues: how many tasks wait, and how many of them on queues that no worker
     /// of the version polls.
     pub fn waiting_by_version(&self, most: usize) -> Vec<(NamespaceKey, Version, usize, usize)> {
-        let since = self.clock.now() - POLLER_MEMORY;
+        let since = self.clock.now() - self.poller_ttl;
         let mut by_version: HashMap<(NamespaceKey, Version), (usize, usize)> = HashMap::default();
         for (key, queue) in lock(&self.queues).iter() {
             for lane in queue.lanes(since) {

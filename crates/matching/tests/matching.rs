@@ -1,5 +1,8 @@
 //! Task queues as their users see them: polls and tasks meet, without runs and workers.
 
+#[path = "../../runs/tests/runs/common/clock.rs"]
+mod clock;
+
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -15,6 +18,8 @@ use segno_matching::{
 };
 use segno_store::{NamespaceKey, RunKey};
 use tokio::time::Instant;
+
+use self::clock::JumpingClock;
 
 const NAMESPACE: NamespaceKey = NamespaceKey(1);
 
@@ -155,4 +160,25 @@ async fn ten_thousand_waiting_tasks_follow_a_change_of_the_current_version() {
         assert_eq!(take(&b, &say_b).await, Some(run));
     }
     assert_eq!(take(&b, &say_b).await, None);
+}
+
+#[tokio::test]
+async fn a_worker_counts_as_a_poller_for_as_long_as_a_setting_says() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    for minutes in [1, 5, 30] {
+        let clock = Arc::new(JumpingClock::default());
+        let matching = Matching::new(10, clock.clone(), Arc::default(), Arc::default());
+        let matching = matching.with_poller_ttl((MINUTE * minutes).as_nanos() as i64);
+        let version = named_version("d".to_owned(), "1".to_owned());
+        let (key, says) = (queue(QueueKind::Workflow), PollerVersion::of(Some(&version)));
+        assert!(matching.poll(&QueuePoll { lane: Some(&version), ..poll(&key, &says) }, || true).await.is_none());
+        let pollers = || {
+            let lanes = matching.lanes(&key).iter().map(|lane| lane.pollers).sum::<usize>();
+            (matching.is_polled_by(&key, Some(&version)), matching.pollers(&key).len(), lanes)
+        };
+        clock.jump(MINUTE * minutes - Duration::from_secs(10));
+        assert_eq!(pollers(), (true, 1, 1), "after less than {minutes} minutes");
+        clock.jump(Duration::from_secs(20));
+        assert_eq!(pollers(), (false, 0, 0), "after more than {minutes} minutes");
+    }
 }

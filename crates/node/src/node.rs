@@ -92,6 +92,7 @@ impl Node {
                 access_keys: access_keys.clone(),
                 namespaces: namespaces.clone(),
                 batches: batches.clone(),
+                verifications: verifications.clone(),
             };
             let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(parts));
             dispatch.set_remote_queues(&cluster);
@@ -186,6 +187,7 @@ struct Parts {
     access_keys: Arc<AccessKeys>,
     namespaces: Arc<NamespaceOperations>,
     batches: Arc<Batches>,
+    verifications: Arc<Verifications>,
 }
 
 impl ClusterObserver for Parts {
@@ -212,5 +214,6 @@ impl ClusterObserver for Parts {
     fn homes_changed(&self) {
         self.namespaces.resume();
         self.batches.follow_leader();
+        self.verifications.follow_leader();
     }
 }

@@ -337,7 +337,7 @@ calls! {
     worker::ListWorkersRequest => leases.list_workers direct, READ, reads lists;
     worker::DescribeWorkerRequest => leases.describe_worker direct, READ, reads short;
 
-    verification::StartRequest => verifications.start within, WRITE, writes short, Route::Once;
+    verification::StartRequest => verifications.start direct, WRITE, writes short, Route::Once;
     verification::DescribeRequest => verifications.describe direct, READ, reads short, Route::Once;
     verification::ListRequest => verifications.list direct, READ, reads lists, Route::Once;
     verification::StopRequest => verifications.stop direct, WRITE, writes short, Route::Once;

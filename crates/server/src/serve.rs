@@ -13,7 +13,7 @@ use crate::{
     calls::{self, Handlers},
     connections::{self, AbortOnDrop, ConnectionLimits, FairShare, Services},
     delivery::CallsInProgress,
-    grpc::{BatchCalls, TimeSkipping},
+    grpc::{BatchCalls, TimeSkipping, TrialCalls},
     http::{self, Guard},
     in_process::InProcess,
     metrics::{calls as counts, disk},
@@ -116,7 +116,7 @@ pub struct Server {
     audit: Option<Audit>,
     codec: Option<Codec>,
     traces: Option<TraceOptions>,
-    carries_out_batches: bool,
+    carries_out_jobs: bool,
 }
 
 impl Server {
@@ -140,14 +140,14 @@ impl Server {
             Some(endpoint) => Some(Codec::parse(&endpoint).ok_or(ServeError::CodecEndpoint { endpoint })?),
         };
         let (authentication, traces) = (security.authentication, options.traces);
-        let (limits, carries_out_batches) = (options.limits, true);
-        Ok(Self { grpc, http, limits, tls, authentication, audit, codec, traces, carries_out_batches })
+        let (limits, carries_out_jobs) = (options.limits, true);
+        Ok(Self { grpc, http, limits, tls, authentication, audit, codec, traces, carries_out_jobs })
     }
 
-    /// Leaves batch operations to another server of the same node: steps of them are calls of the server that carries them
-    /// out, which must not end before the node does.
-    pub fn without_batches(mut self) -> Self {
-        self.carries_out_batches = false;
+    /// Leaves batch operations and verifications to another server of the same node: steps of them are calls of the server that
+    /// carries them out, which must not end before the node does.
+    pub fn without_jobs(mut self) -> Self {
+        self.carries_out_jobs = false;
         self
     }
 
@@ -163,8 +163,9 @@ impl Server {
         }
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
         let handlers = Arc::new(Handlers::new(node.clone(), addresses));
-        if self.carries_out_batches {
+        if self.carries_out_jobs {
             node.batches.run(Arc::new(BatchCalls::new(&handlers)));
+            node.verifications.run(Arc::new(TrialCalls::new(&handlers)));
         }
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);

@@ -187,6 +187,12 @@ fn section(namespace: &str, one: &Verification) -> Markup {
                 }
             }
             @if !one.error.is_empty() { div.notice.bad { (one.error) } }
+            @if one.restarts > 0 {
+                p.faint {
+                    "It began anew " @if one.restarts == 1 { "once" } @else { (one.restarts) " times" }
+                    ", because the node that carried it out stopped."
+                }
+            }
             @if one.skipped > 0 { p.faint { (grouped(one.skipped)) " had nothing to replay." } }
             @if one.found > one.total + one.skipped { p.faint { (grouped(one.found)) " open runs would move to the candidate; not all were tried." } }
             @if !one.groups.is_empty() {
@@ -270,13 +276,19 @@ mod tests {
             total: 3,
             replayed: 2,
             failed: 1,
+            restarts: 2,
             failures: vec![failed],
             ..Default::default()
         };
         let shown = section("default", &one).0;
-        for part in
-            ["Not all replay", "11 TimerStarted", "&lt;differs&gt;", "/ui/default/workflows/w/r", "3 runs: 2 replay"]
-        {
+        for part in [
+            "Not all replay",
+            "11 TimerStarted",
+            "&lt;differs&gt;",
+            "/ui/default/workflows/w/r",
+            "3 runs: 2 replay",
+            "began anew 2 times",
+        ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
     }

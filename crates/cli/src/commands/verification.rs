@@ -105,7 +105,7 @@ impl VerifyOptions {
             };
             let Some(found) = found else {
                 progress.end()?;
-                let lost = "the verification was lost because its node no longer leads or has stopped; start it again";
+                let lost = "the verification is gone: another one of the same candidate took its place, or the namespace was deleted";
                 return Err(ClientError::Outcome(lost.to_owned()).into());
             };
             if found.state() != State::Running {
@@ -221,6 +221,10 @@ fn text(ended: &Verification, colors: bool) -> String {
         }
         lines.push('\n');
     }
+    if ended.restarts > 0 {
+        let times = if ended.restarts == 1 { "once".to_owned() } else { format!("{} times", ended.restarts) };
+        lines += &format!("It began anew {times}, because the node that carried it out stopped.\n");
+    }
     if ended.found > ended.total + ended.skipped {
         lines += &format!("{} would move; tried {} of them.\n", runs(ended.found), number(ended.total));
     }
@@ -288,6 +292,7 @@ mod tests {
             failed: 2,
             unanswered: 12,
             skipped: 1,
+            restarts: 1,
             failures: vec![failed("wf-2", "b\nmore"), failed("wf-1", "a")],
             ..Default::default()
         };
@@ -295,6 +300,7 @@ mod tests {
         let expected = "WorkflowId  RunId  Type   Event                    Failure\n\
                         wf-1        r      Order  5 ActivityTaskScheduled  a\n\
                         wf-2        r      Order  5 ActivityTaskScheduled  b\n\n\
+                        It began anew once, because the node that carried it out stopped.\n\
                         1 run had nothing to replay.\n\
                         4,000 runs: 3,986 replay, 2 do not, 12 no answer";
         assert_eq!(shown, expected);

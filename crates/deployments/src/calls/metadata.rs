@@ -41,6 +41,7 @@ pub fn update_metadata(
     }
     let version = deployment.version_mut(build);
     version.last_modifier.clone_from(&change.identity);
+    version.had_metadata = true;
     version.metadata.extend(change.upserts.clone());
     version.metadata.retain(|key, _| !change.removals.contains(key));
     Ok(version.metadata.clone())

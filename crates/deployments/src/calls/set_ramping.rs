@@ -29,13 +29,13 @@ pub fn ramping_request(
     (build, version): (&str, &str),
     percentage: f32,
 ) -> Result<RoutingChange, DeploymentError> {
-    let build = names::requested_build(&change.name, build, version)?;
-    let change = RoutingChange { build, ..change };
-    change.check_names()?;
     // Not a number is not within it.
     if !(0.0..=100.0).contains(&percentage) {
         return Err(invalid("Percentage must be between 0 and 100 (inclusive)"));
     }
+    let build = names::requested_build(&change.name, build, version)?;
+    let change = RoutingChange { build, ..change };
+    change.check_names()?;
     Ok(change)
 }
 

@@ -225,7 +225,11 @@ fn a_ramp_is_set_changed_and_removed() {
         text(ramping_request(empty.clone(), ("b", ""), 5.0)),
         "invalid version string: deployment name is empty in version string .b"
     );
-    assert_eq!(text(ramping_request(empty, ("", ""), 5.0)), "WorkerDeploymentName cannot be empty");
+    assert_eq!(text(ramping_request(empty.clone(), ("", ""), 5.0)), "WorkerDeploymentName cannot be empty");
+    // The percentage is looked at before names and strings.
+    for (build, version) in [("b", ""), ("", "nothing"), ("", "")] {
+        assert_eq!(text(ramping_request(empty.clone(), (build, version), 101.0)), out);
+    }
     assert_eq!(
         text(ramping(&deployment, &change("", "i"), 50.0, 5)),
         "requested ramping version __unversioned__ is already current"
@@ -440,7 +444,15 @@ fn metadata_is_added_before_it_is_removed() {
     let keys = |result: Result<BTreeMap<String, _>, DeploymentError>| -> Vec<String> {
         result.expect("it is changed").into_keys().collect()
     };
+    let described = |deployment: &Deployment| {
+        let info = deployment.version_info("b1", &PinnedCounts::default(), at(1)).expect("the version is there");
+        info.metadata.map(|metadata| metadata.entries.into_keys().collect::<Vec<String>>())
+    };
+    assert_eq!(described(&deployment), None);
     assert_eq!(keys(update_metadata(&mut deployment, "b1", &change(&["a", "b"], &["b", "c"]))), ["a"]);
+    assert_eq!(described(&deployment), Some(vec!["a".to_owned()]));
+    assert!(keys(update_metadata(&mut deployment, "b1", &change(&[], &["a"]))).is_empty());
+    assert_eq!(described(&deployment), Some(Vec::new()));
     assert_eq!(
         text(update_metadata(&mut deployment, "b9", &change(&["a"], &[]))),
         "workflow not found for ID: temporal-sys-worker-deployment-version:d:b9"

@@ -1,6 +1,6 @@
 //! Carries out a verification: tries its runs, a few at a time.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use segno_environment::lock::lock;
 use segno_proto::{
@@ -10,53 +10,62 @@ use segno_proto::{
 use segno_runs::{CallError, Namespace};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{Job, NewVerification, Trials, Verifications, select::Selection};
+use super::{Job, NewVerification, Phase, Verifications, select::Selection};
 use crate::batch::Pace;
 
 /// If so many times as many trials as there may be at a time have no answer in a row, no worker is there.
 const SILENCE: usize = 3;
 
-/// How a verification ended.
-struct End(State, String);
+/// After a failure of the store.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Verifications {
     /// Carries out a verification in the background.
-    pub(super) fn begin(
-        self: &Arc<Self>,
-        namespace: Arc<Namespace>,
-        new: NewVerification,
-        job: Arc<Job>,
-        trials: Arc<dyn Trials>,
-    ) {
+    pub(super) fn begin(self: &Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
+        lock(&self.running).insert(namespace.key, job.clone());
         let verifications = self.clone();
         tokio::spawn(async move {
-            let key = namespace.key;
-            let driving = verifications.clone().drive(namespace.clone(), new, job.clone(), trials);
-            let End(state, error) = match tokio::spawn(driving).await {
-                Ok(Ok(state)) => End(state, String::new()),
-                Ok(Err(error)) => End(State::Failed, error.to_string()),
-                Err(_) => End(State::Failed, "an internal error; the log of the server has it".to_owned()),
+            let driving = tokio::spawn(verifications.clone().drive(namespace.clone(), job.clone()));
+            let ended = match driving.await {
+                Ok(Ok(state)) => state.map(|state| (state, String::new())),
+                Ok(Err(_)) if verifications.is_interrupted(&namespace) => None,
+                Ok(Err(error)) => Some((State::Failed, error.to_string())),
+                Err(_) => Some((State::Failed, "an internal error; the log of the server has it".to_owned())),
             };
-            let runs = &verifications.runs;
-            lock(&job.results).close(state, error, runs.now());
-            // A node that leads no longer has nothing to write.
-            if runs.leads()
-                && !runs.is_stopping()
-                && let Err(error) = verifications.keep(key, &job.shown()).await
-            {
-                tracing::warn!(verification = job.id, %error, "the result of a verification was not stored");
+            let is_kept = match ended {
+                Some((state, error)) => {
+                    job.close(state, error, verifications.runs.now());
+                    verifications.keep_until_stored(&namespace, &job).await
+                }
+                None => false,
+            };
+            lock(&verifications.running).remove(&namespace.key);
+            job.phase.send_replace(Phase::Over);
+            if !is_kept {
+                // This node may lead again.
+                verifications.resume_stored(namespace).await;
             }
-            verifications.remove(key);
         });
     }
 
-    async fn drive(
-        self: Arc<Self>,
-        namespace: Arc<Namespace>,
-        new: NewVerification,
-        job: Arc<Job>,
-        trials: Arc<dyn Trials>,
-    ) -> Result<State, CallError> {
+    /// Stores a result, unless another node has to begin the verification anew.
+    async fn keep_until_stored(self: &Arc<Self>, namespace: &Namespace, job: &Job) -> bool {
+        while !self.is_interrupted(namespace) {
+            match self.keep(namespace.key, &job.shown()).await {
+                Ok(()) => return true,
+                Err(error) => {
+                    tracing::warn!(verification = job.id, %error, "the result of a verification waits for the store");
+                    tokio::time::sleep(RETRY_DELAY).await;
+                }
+            }
+        }
+        false
+    }
+
+    /// Tries the runs. `None` if this node cannot carry it out to its end.
+    async fn drive(self: Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) -> Result<Option<State>, CallError> {
+        let Some(trials) = self.trials.get() else { return Ok(None) };
+        let new = NewVerification::of(&job.shown());
         let Selection { found, skipped, targets } = self.select_targets(&namespace, &new, &job).await?;
         lock(&job.results).selected(found, targets.len(), skipped);
         let permits = Arc::new(Semaphore::new(new.parallel));
@@ -69,7 +78,7 @@ impl Verifications {
                 permits.clone().acquire_owned().await
             };
             let Some(Ok(permit)) = self.unless_stopped(&job, ready).await else { break };
-            if self.is_over(&namespace, &job) {
+            if self.is_interrupted(&namespace) {
                 break;
             }
             let (silent, keeps_failures) = {
@@ -98,12 +107,16 @@ impl Verifications {
         }
         let ends = async { while under_way.join_next().await.is_some() {} };
         self.unless_stopped(&job, ends).await;
-        Ok(if job.is_stopped() { State::Stopped } else { State::Completed })
+        Ok(match job.is_stopped() {
+            true => Some(State::Stopped),
+            false => (!self.is_interrupted(&namespace)).then_some(State::Completed),
+        })
     }
 
-    fn is_over(&self, namespace: &Namespace, job: &Job) -> bool {
-        let gone = self.runs.namespaces.by_key(namespace.key).is_none_or(|known| known.detail.deletion.is_some());
-        gone || job.is_stopped() || self.runs.is_stopping() || !self.runs.leads()
+    /// Whether this node can carry out no verification of a namespace, because it stops, does not lead, or deletes the namespace.
+    pub(super) fn is_interrupted(&self, namespace: &Namespace) -> bool {
+        let known = self.runs.namespaces.by_key(namespace.key);
+        known.is_none_or(|known| known.detail.deletion.is_some()) || self.runs.is_stopping() || !self.runs.leads()
     }
 
     /// The output of a future; `None` if the verification is stopped before.

@@ -1,22 +1,28 @@
 //! Verifications: jobs that let workers of a candidate replay open runs, before tasks go to them.
 //!
 //! A verification selects open runs, has each of them tried at the node that serves it (the port [`Trials`]) and counts what came of
-//! it. While it runs it is in the memory of the node that leads; when it ends, its result becomes one document of its candidate,
-//! which replaces the one before. It changes no run, so one that is lost with its node is started again by its caller.
+//! it. The node that leads carries it out. What it is to do is a document from its start to its end, what it has counted is in memory.
+//! If the node stops, the next one that leads begins it anew, which is harmless, because it changes no run. When it ends, its result
+//! becomes a document of its candidate, which replaces the one before.
 
 mod calls;
+mod documents;
 mod drive;
+mod lead;
 mod results;
 mod select;
 
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicBool},
     time::Duration,
 };
 
 use segno_environment::{hash::HashMap, lock::lock};
-use segno_proto::segno_verification::{Candidate, TryRunRequest, TryRunResponse, Verification};
+use segno_proto::{
+    Nanos, duration_nanos, nanos_duration, nanos_timestamp,
+    segno_verification::{Candidate, State, TryRunRequest, TryRunResponse, Verification},
+};
 use segno_runs::{CallError, Runs};
 use segno_store::NamespaceKey;
 use tokio::sync::watch;
@@ -73,6 +79,43 @@ pub struct NewVerification {
     pub identity: String,
 }
 
+impl NewVerification {
+    /// The verification that does this.
+    fn begun(self, id: String, now: Nanos) -> Verification {
+        let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+        Verification {
+            id,
+            candidate: Some(self.candidate),
+            state: State::Running as i32,
+            identity: self.identity,
+            start_time: Some(nanos_timestamp(now)),
+            query: self.query,
+            include_pinned: self.include_pinned,
+            parallel: number(self.parallel),
+            timeout: Some(nanos_duration(self.timeout.as_nanos().try_into().unwrap_or(i64::MAX))),
+            max_per_second: number(self.per_second),
+            sample_size: number(self.sample),
+            ..Default::default()
+        }
+    }
+
+    /// What a verification does.
+    fn of(verification: &Verification) -> Self {
+        let number = |number: i32| usize::try_from(number).unwrap_or_default();
+        let timeout = duration_nanos(verification.timeout.as_ref());
+        Self {
+            candidate: verification.candidate.clone().unwrap_or_default(),
+            query: verification.query.clone(),
+            sample: number(verification.sample_size),
+            include_pinned: verification.include_pinned,
+            parallel: number(verification.parallel),
+            timeout: Duration::from_nanos(timeout.unsigned_abs()),
+            per_second: number(verification.max_per_second),
+            identity: verification.identity.clone(),
+        }
+    }
+}
+
 /// Why a call about verifications is refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum VerificationError {
@@ -93,27 +136,64 @@ pub enum VerificationError {
     Call(#[from] CallError),
 }
 
-/// A verification that runs.
+/// A verification that this node carries out.
 struct Job {
     id: String,
     results: Mutex<Results>,
-    /// Whether a caller stopped it.
-    stop: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
+}
+
+/// How far this node is with a verification.
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    Running,
+    /// A caller stopped it.
+    Stopping,
+    /// This node carries it out no longer.
+    Over,
 }
 
 impl Job {
+    fn of(verification: Verification) -> Arc<Self> {
+        let id = verification.id.clone();
+        Arc::new(Self {
+            id,
+            results: Mutex::new(Results::new(verification)),
+            phase: watch::Sender::new(Phase::Running),
+        })
+    }
+
     fn shown(&self) -> Verification {
         lock(&self.results).shown()
     }
 
+    fn close(&self, state: State, error: String, now: Nanos) {
+        lock(&self.results).close(state, error, now);
+    }
+
+    fn stop(&self) {
+        self.phase.send_if_modified(|phase| {
+            let runs = *phase == Phase::Running;
+            if runs {
+                *phase = Phase::Stopping;
+            }
+            runs
+        });
+    }
+
     fn is_stopped(&self) -> bool {
-        *self.stop.borrow()
+        *self.phase.borrow() == Phase::Stopping
     }
 
     /// Waits until a caller stops it.
     async fn stopped(&self) {
         // The sender is in the job.
-        let _ = self.stop.subscribe().wait_for(|stopped| *stopped).await;
+        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Stopping).await;
+    }
+
+    /// Waits until this node carries it out no longer.
+    async fn over(&self) {
+        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Over).await;
     }
 }
 
@@ -121,32 +201,36 @@ impl Job {
 pub struct Verifications {
     runs: Arc<Runs>,
     running: Mutex<HashMap<NamespaceKey, Arc<Job>>>,
+    trials: OnceLock<Arc<dyn Trials>>,
+    /// Held while a verification comes to be the one of its namespace, or is stopped before it is that.
+    starting: tokio::sync::Mutex<()>,
+    /// Whether this node carries them out.
+    leading: AtomicBool,
 }
 
 impl Verifications {
     /// No verification runs yet.
     pub fn new(runs: Arc<Runs>) -> Arc<Self> {
-        Arc::new(Self { runs, running: Mutex::default() })
+        Arc::new(Self {
+            runs,
+            running: Mutex::default(),
+            trials: OnceLock::new(),
+            starting: tokio::sync::Mutex::default(),
+            leading: AtomicBool::new(false),
+        })
     }
 
     fn running(&self, namespace: NamespaceKey) -> Option<Arc<Job>> {
         lock(&self.running).get(&namespace).cloned()
     }
 
-    /// Adds a job, if none runs.
-    fn insert(&self, namespace: NamespaceKey, job: Arc<Job>) -> Result<(), VerificationError> {
-        let mut running = lock(&self.running);
-        if let Some(known) = running.get(&namespace) {
-            return Err(VerificationError::Busy(known.id.clone()));
+    /// Refuses a further verification of a namespace, or of the node.
+    fn check_room(&self, namespace: NamespaceKey) -> Result<(), VerificationError> {
+        let running = lock(&self.running);
+        match running.get(&namespace) {
+            Some(known) => Err(VerificationError::Busy(known.id.clone())),
+            None if running.len() >= NODE_MAX => Err(VerificationError::TooMany),
+            None => Ok(()),
         }
-        if running.len() >= NODE_MAX {
-            return Err(VerificationError::TooMany);
-        }
-        running.insert(namespace, job);
-        Ok(())
-    }
-
-    fn remove(&self, namespace: NamespaceKey) {
-        lock(&self.running).remove(&namespace);
     }
 }

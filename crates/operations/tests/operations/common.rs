@@ -24,6 +24,7 @@ use self::clock::JumpingClock;
 pub struct Served {
     pub runs: Arc<Runs>,
     pub namespaces: Arc<NamespaceOperations>,
+    pub verifications: Arc<Verifications>,
 }
 
 impl Served {
@@ -55,13 +56,14 @@ impl Place {
         let environment = Environment::with_clock(self.clock.clone());
         let runs = Runs::new(store, &environment, NodeOptions::default(), Arc::new(Alone), Arc::new(NoScripts)).await?;
         let batches = Batches::new(runs.clone());
-        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone(), Verifications::new(runs.clone()));
+        let verifications = Verifications::new(runs.clone());
+        let namespaces = NamespaceOperations::new(runs.clone(), batches.clone(), verifications.clone());
         loops::load_documents(&runs).await?;
         batches.load().await?;
         runs.recover().await?;
         loops::start_loops(&runs);
         namespaces.start();
-        Ok(Served { runs, namespaces })
+        Ok(Served { runs, namespaces, verifications })
     }
 }
 

@@ -60,7 +60,7 @@ pub use leases::WorkerLeases;
 pub use operator::Operator;
 pub use system::SERVER_VERSION;
 pub use time_skipping::TimeSkipping;
-pub(crate) use verifications::VerificationCalls;
+pub(crate) use verifications::{TrialCalls, VerificationCalls};
 
 use crate::{
     status,

@@ -36,17 +36,12 @@ impl VerificationCalls {
         Self { workflows: Workflows::new(node.clone()), node }
     }
 
-    pub(crate) async fn start(
-        &self,
-        handlers: &Arc<Handlers>,
-        request: Request<StartRequest>,
-    ) -> Result<Response<StartResponse>, Status> {
+    pub(crate) async fn start(&self, request: Request<StartRequest>) -> Result<Response<StartResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.open_namespace(&request.namespace)?;
         let candidate = self.checked(&namespace, request.candidate.clone(), true)?;
-        let trials = Arc::new(TrialCalls(Arc::downgrade(handlers)));
-        let id = self.node.verifications.start(namespace, checked_start(request, candidate)?, trials);
-        Ok(Response::new(StartResponse { id: id.map_err(refused)? }))
+        let started = self.node.verifications.start(namespace, checked_start(request, candidate)?).await;
+        Ok(Response::new(StartResponse { id: started.map_err(refused)? }))
     }
 
     pub(crate) async fn describe(
@@ -70,7 +65,7 @@ impl VerificationCalls {
     pub(crate) async fn stop(&self, request: Request<StopRequest>) -> Result<Response<StopResponse>, Status> {
         let StopRequest { namespace, id } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
-        self.node.verifications.stop(&namespace, &id).map_err(refused)?;
+        self.node.verifications.stop(&namespace, &id).await.map_err(refused)?;
         Ok(Response::new(StopResponse {}))
     }
 
@@ -214,7 +209,14 @@ fn refused(error: VerificationError) -> Status {
 }
 
 /// Trials as calls of the service, each made where its run is. The service is not held: it has the node, which has these.
-struct TrialCalls(Weak<Handlers>);
+pub(crate) struct TrialCalls(Weak<Handlers>);
+
+impl TrialCalls {
+    /// Trials that are calls of a service.
+    pub(crate) fn new(service: &Arc<Handlers>) -> Self {
+        Self(Arc::downgrade(service))
+    }
+}
 
 impl Trials for TrialCalls {
     fn try_run(&self, request: TryRunRequest) -> TrialFuture {

@@ -325,6 +325,27 @@ def completion_rules(s: Session) -> None:
 
 
 @of_versions
+def completed_with_older_fields(s: Session) -> None:
+    """A behaviour with the older field for the deployment alone, with both fields, and the older field without a behaviour."""
+    deployed(s, "b1")
+    older = {"series_name": s.name("d"), "build_id": "b1"}
+    s.start()
+    task = take(s, "b1")
+    s.complete(task, deployment=older, versioning_behavior=PINNED)
+    s.complete(task, deployment=older, versioning_behavior=AUTO)
+    s.describe()
+    s.complete(task, deployment={**older, "build_id": "b2"}, versioning_behavior=AUTO, deployment_options=options(s, "b1"))
+    s.describe()
+    s.signal()
+    s.complete(take(s, "b1"), deployment=older)
+    s.describe()
+    s.history()
+    s.signal()
+    stamp = {"build_id": "b1", "use_versioning": True}
+    s.complete(take(s, "b1"), worker_version_stamp=stamp, versioning_behavior=PINNED)
+
+
+@of_versions
 def completed_by_unversioned(s: Session) -> None:
     """A worker without versions names its deployment and build."""
     s.start()

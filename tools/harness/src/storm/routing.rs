@@ -1,8 +1,8 @@
 //! The current version of a worker deployment, changed again and again while workflows start.
 //!
 //! Once a change is acknowledged, every workflow that starts has its first task with the new version, whichever node starts it.
-//! Workflows are pinned: their second task, which comes after the next change, goes to the version of the first one. The
-//! workflow's result names both.
+//! Its second task comes after the next change. If the workflow is pinned it goes to the version of the first one, and if the
+//! workflow upgrades to the version that is current then. The workflow's result names both.
 
 use std::{
     rc::Rc,
@@ -31,39 +31,45 @@ use crate::{
 /// The versions, by their build ids.
 pub const BUILDS: [&str; 2] = ["one", "two"];
 const DEPLOYMENT: &str = "storm";
-const TYPE: &str = "versioned";
+/// The types of the workflows; the behaviour of each is that of its place in [`BEHAVIORS`].
+const TYPES: [&str; 2] = ["pinned", "upgrading"];
+const BEHAVIORS: [VersioningBehavior; 2] = [VersioningBehavior::Pinned, VersioningBehavior::AutoUpgrade];
 const QUEUE: &str = "storm-versions";
 /// A version exists once its workers have polled.
 const FIRST_POLL_MAX: Duration = Duration::from_secs(30);
 const HISTORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A workflow whose first task is done.
-struct Pinned {
+struct Begun {
     id: String,
     run_id: String,
+    workflow_type: &'static str,
     build: &'static str,
 }
 
 /// Changes the current version through one node and starts a workflow through another, until the storm stops.
 pub async fn run(shared: Rc<Shared>, mut changes: Client, mut starts: Client, generation: usize) {
-    let mut before: Option<Pinned> = None;
+    let mut before: Option<Begun> = None;
+    let mut current = BUILDS[0];
     let mut number = 0;
     loop {
-        let build = BUILDS[number % BUILDS.len()];
         let next = match shared.stopping.get() {
             true => None,
-            false => Some(
-                change_and_start(&shared, &mut changes, &mut starts, build, format!("{generation}-{number}")).await,
-            ),
+            false => {
+                current = BUILDS[number % BUILDS.len()];
+                let workflow_type = TYPES[number / BUILDS.len() % TYPES.len()];
+                let id = format!("{workflow_type}-{generation}-{number}");
+                Some(change_and_start(&shared, &mut changes, &mut starts, (id, workflow_type), current).await)
+            }
         };
         number += 1;
-        if let Some(pinned) = before.take()
-            && let Err(breach) = finish(&shared, &mut starts, pinned).await
+        if let Some(begun) = before.take()
+            && let Err(breach) = finish(&shared, &mut starts, begun, current).await
         {
             shared.ledger.breach(breach);
         }
         match next {
-            Some(Ok(pinned)) => before = Some(pinned),
+            Some(Ok(begun)) => before = Some(begun),
             Some(Err(breach)) => shared.ledger.breach(breach),
             None => return,
         }
@@ -74,9 +80,9 @@ async fn change_and_start(
     shared: &Shared,
     changes: &mut Client,
     starts: &mut Client,
+    (id, workflow_type): (String, &'static str),
     build: &'static str,
-    place: String,
-) -> Result<Pinned, Breach> {
+) -> Result<Begun, Breach> {
     let call = SetWorkerDeploymentCurrentVersionRequest {
         namespace: NAMESPACE.to_owned(),
         deployment_name: DEPLOYMENT.to_owned(),
@@ -94,8 +100,7 @@ async fn change_and_start(
         }
     }
     shared.ledger.count_fact();
-    let id = format!("versioned-{place}");
-    let mut call = wire::start(TYPE, &id, QUEUE, "");
+    let mut call = wire::start(workflow_type, &id, QUEUE, "");
     call.workflow_task_timeout = Some(wire::millis(2_000));
     let started = starts.insist(&call).await;
     let run_id = started.map_err(|status| wrong("start", &id, &status))?.run_id;
@@ -111,11 +116,12 @@ async fn change_and_start(
         }
     }
     shared.ledger.count_fact();
-    Ok(Pinned { id, run_id, build })
+    Ok(Begun { id, run_id, workflow_type, build })
 }
 
-async fn finish(shared: &Shared, client: &mut Client, pinned: Pinned) -> Result<(), Breach> {
-    let Pinned { id, run_id, build } = pinned;
+/// Lets a workflow have its second task, while `current` is the current version.
+async fn finish(shared: &Shared, client: &mut Client, begun: Begun, current: &'static str) -> Result<(), Breach> {
+    let Begun { id, run_id, workflow_type, build } = begun;
     let call = SignalWorkflowExecutionRequest {
         namespace: NAMESPACE.to_owned(),
         workflow_execution: wire::execution(&id, &run_id),
@@ -126,8 +132,12 @@ async fn finish(shared: &Shared, client: &mut Client, pinned: Pinned) -> Result<
     client.insist_once(&call, Code::NotFound).await.map_err(|status| wrong("signal", &id, &status))?;
     let event = insist(async || wire::wait_closed(client, &id, &run_id).await).await;
     let result = wire::closing_result(&event.map_err(|status| wrong("result", &id, &status))?);
-    if result != result_of(build, build) {
-        return Err(Breach::Wrong(format!("{id} is pinned to `{build}`, and its tasks went to `{result}`")));
+    let target = if behavior_of(workflow_type) == VersioningBehavior::Pinned { build } else { current };
+    if result != result_of(build, target) {
+        let expected = result_of(build, target);
+        return Err(Breach::Wrong(format!(
+            "the tasks of {id} should have gone to `{expected}`, and went to `{result}`"
+        )));
     }
     shared.ledger.count_fact();
     Ok(())
@@ -135,6 +145,11 @@ async fn finish(shared: &Shared, client: &mut Client, pinned: Pinned) -> Result<
 
 fn wrong(what: &str, id: &str, status: &Status) -> Breach {
     Breach::Wrong(format!("{what} of {id} was refused: {:?} {}", status.code(), status.message()))
+}
+
+fn behavior_of(workflow_type: &str) -> VersioningBehavior {
+    let place = TYPES.iter().position(|known| *known == workflow_type);
+    place.map_or(VersioningBehavior::Unspecified, |place| BEHAVIORS[place])
 }
 
 fn result_of(first: &str, last: &str) -> String {
@@ -156,7 +171,7 @@ pub async fn work(shared: Rc<Shared>, mut client: Client, build: &'static str) {
             task_token: task.task_token,
             commands: decide(&events, build),
             namespace: NAMESPACE.to_owned(),
-            versioning_behavior: VersioningBehavior::Pinned.into(),
+            versioning_behavior: behavior_of(&task.workflow_type.unwrap_or_default().name).into(),
             deployment_options: Some(options.clone()),
             ..Default::default()
         };

@@ -36,7 +36,7 @@ noun!(Deployment {
     /// Sends new workflows, and those that upgrade by themselves, to a version.
     #[command(alias = "set-current-version")]
     SetCurrent(set_current::SetCurrent),
-    /// Sends a share of them to a version.
+    /// Sends a share of new workflows, and of those that upgrade by themselves, to a version.
     #[command(alias = "set-ramping-version")]
     SetRamping(set_ramping::SetRamping),
     /// Reserves changes of a deployment for one identity, or frees them.

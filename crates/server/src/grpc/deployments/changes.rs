@@ -1,4 +1,5 @@
 //! DeleteWorkerDeploymentVersion, DeleteWorkerDeployment, UpdateWorkerDeploymentVersionMetadata, SetWorkerDeploymentManager.
+//! As in Temporal they are allowed where worker deployments are switched off.
 
 use segno_node::{
     DeploymentError,
@@ -25,14 +26,16 @@ impl Workflows {
         &self,
         request: DeleteWorkerDeploymentVersionRequest,
     ) -> Result<DeleteWorkerDeploymentVersionResponse, Status> {
-        let namespace = self.deployments_of(&request.namespace)?;
+        let namespace = self.namespace(&request.namespace)?;
         let given = pair(request.deployment_version.as_ref());
         let (name, build) = names::requested_version(given, &request.version).map_err(bad)?;
         let (runs, of) = (&self.node.runs, name.clone());
         let at = runs.drainage_view();
+        // A caller without an identity is no manager, and gets one of its own, as in Temporal.
+        let identity = if request.identity.is_empty() { runs.uuid() } else { request.identity };
         let deleted = runs.change_deployment(namespace.key, &name, move |before, _, uses| {
             let mut deployment = before.cloned().ok_or_else(|| DeploymentError::unknown_workflow(&of))?;
-            let caller = (request.identity.as_str(), request.skip_drainage);
+            let caller = (identity.as_str(), request.skip_drainage);
             calls::delete_version(&mut deployment, &build, caller, &|| uses.of_version(&build), at)?;
             Ok((Some(deployment), DeleteWorkerDeploymentVersionResponse {}))
         });
@@ -43,7 +46,7 @@ impl Workflows {
         &self,
         request: DeleteWorkerDeploymentRequest,
     ) -> Result<DeleteWorkerDeploymentResponse, Status> {
-        let namespace = self.deployments_of(&request.namespace)?;
+        let namespace = self.namespace(&request.namespace)?;
         names::check_name(&request.deployment_name).map_err(bad)?;
         let deleted = self.node.runs.change_deployment(namespace.key, &request.deployment_name, |before, _, _| {
             if let Some(deployment) = before {
@@ -59,7 +62,7 @@ impl Workflows {
         &self,
         request: UpdateWorkerDeploymentVersionMetadataRequest,
     ) -> Result<UpdateWorkerDeploymentVersionMetadataResponse, Status> {
-        let namespace = self.deployments_of(&request.namespace)?;
+        let namespace = self.namespace(&request.namespace)?;
         let change = MetadataChange {
             upserts: request.upsert_entries,
             removals: request.remove_entries,
@@ -84,7 +87,7 @@ impl Workflows {
         &self,
         request: SetWorkerDeploymentManagerRequest,
     ) -> Result<SetWorkerDeploymentManagerResponse, Status> {
-        let namespace = self.deployments_of(&request.namespace)?;
+        let namespace = self.namespace(&request.namespace)?;
         let manager = match request.new_manager_identity {
             Some(NewManagerIdentity::ManagerIdentity(manager)) => manager,
             Some(NewManagerIdentity::Self_(true)) => request.identity.clone(),

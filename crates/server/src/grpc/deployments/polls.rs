@@ -17,9 +17,10 @@ impl Workflows {
         self.register_member(poll, kind).await
     }
 
-    /// Makes a queue a member of the worker's version.
+    /// Makes a queue a member of the worker's version. Where worker deployments are switched off, the poll waits and gets nothing.
     pub(crate) async fn register_member(&self, poll: &Poll, kind: QueueType) -> Result<(), Status> {
-        let Some(version) = poll.version.deployment_version() else { return Ok(()) };
+        let enabled = self.node.runs.deployment_limits.enabled;
+        let Some(version) = poll.version.deployment_version().filter(|_| enabled) else { return Ok(()) };
         let queue = MemberQueue { name: poll.queue.name.clone(), kind };
         self.node.runs.register_poller(poll.queue.namespace, &version, queue).await.map_err(failed)
     }
