@@ -103,7 +103,7 @@ def scratch_storage() -> list[str]:
 
 # Features that are off by default.
 SWITCHED_ON = ["--workflow-pause", "--workflow-rules", "--completion-pages"]
-SWITCHED_ON += ["--nexus-standalone", "--activity-callbacks", "--update-callbacks"]
+SWITCHED_ON += ["--nexus-standalone", "--activity-callbacks", "--update-callbacks", "--system-operations"]
 
 
 class SegnoServer:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import time
+import urllib.request
 from datetime import timedelta
 from typing import Any
 
@@ -33,7 +34,18 @@ from temporalio.exceptions import (
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from flows import Waiter
-from helpers import NAMESPACE, chain, event_counts, event_name, event_names, events, eventually, find_event, raises
+from helpers import (
+    NAMESPACE,
+    SegnoServer,
+    chain,
+    event_counts,
+    event_name,
+    event_names,
+    events,
+    eventually,
+    find_event,
+    raises,
+)
 from nexus import (
     CALLERS,
     Call,
@@ -50,8 +62,10 @@ from nexus import (
     move_endpoint,
     operation_events,
     pending_operations,
+    prepare,
     rename_endpoint,
 )
+from test_durable_restart import connect
 
 STATE = PendingNexusOperationState
 
@@ -93,6 +107,39 @@ async def test_sync_result(nexus: Nexus):
     assert start.request_id == scheduled.request_id
     assert start.endpoint == nexus.endpoint.spec.name
     assert start.headers["x-own"] == "v"
+
+
+@workflow.defn
+class CallsInTurn:
+    """Calls an operation so many times, one after the other."""
+
+    @workflow.run
+    async def run(self, endpoint: str, times: int) -> None:
+        client = workflow.create_nexus_client(service=Sample, endpoint=endpoint)
+        for _ in range(times):
+            await client.execute_operation(Sample.echo, None)
+
+
+def commits(server: SegnoServer) -> int:
+    """How many transitions the server has stored."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=5) as reply:
+        lines = reply.read().decode().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("segno_commits_total"))
+
+
+async def test_sync_operation_takes_two_commits(durable_server: SegnoServer):
+    """That of the workflow task that schedules it, and that of its result."""
+    durable_server.start()
+    nexus = await prepare(await connect(durable_server, "commits"))
+    async with nexus.caller.worker(CallsInTurn), nexus.serving():
+        # Workers report when they begin.
+        await nexus.caller.execute(CallsInTurn, nexus.endpoint.spec.name, 1, id="first")
+        counts = []
+        for times in (0, 20):
+            before = commits(durable_server)
+            await nexus.caller.execute(CallsInTurn, nexus.endpoint.spec.name, times, id=f"{times}-times")
+            counts.append(commits(durable_server) - before)
+    assert counts == [2, 2 + 2 * 20]
 
 
 async def test_async_result(nexus: Nexus):

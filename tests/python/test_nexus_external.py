@@ -22,7 +22,7 @@ from http_handler import Answer, OutsideServer, Request
 from nexus import Call, Caller, happened, operation_events, pending_operations
 
 STATE = PendingNexusOperationState
-ALLOWED = ["--nexus-allowed-targets", "http://127.0.0.1:*"]
+ALLOWED = ["--nexus-allowed-targets", "http://127.0.0.1:*", "--nexus-standalone"]
 SYNC = "/nexus/svc/op"
 
 
@@ -254,6 +254,12 @@ async def test_breaker(own: Env, outside: OutsideServer):
 
         operation = await eventually(blocked)
         assert (operation.attempt, operation.blocked_reason) == (0, "The circuit breaker is open.")
+        client = own.client.create_nexus_client("svc", name)
+        alone = await client.start_operation("op", None, id=own.id)
+        described = (await alone.describe()).raw_description
+        assert described.state == STATE.PENDING_NEXUS_OPERATION_STATE_BLOCKED
+        assert described.blocked_reason == "The circuit breaker is open."
+        await alone.terminate()
         # The requests that were tried again in between did not close it.
         assert len(outside.requests) <= made + 5
     for handle in [*handles, last]:

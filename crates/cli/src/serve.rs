@@ -97,6 +97,10 @@ pub struct Serve {
     /// this off by default, too.
     #[arg(long, env = "SEGNO_UPDATE_CALLBACKS")]
     update_callbacks: bool,
+    /// Let workflows signal a workflow and start it if it is not open, by the Nexus endpoint __temporal_system. Temporal's server has
+    /// this off by default, too.
+    #[arg(long, env = "SEGNO_SYSTEM_OPERATIONS")]
+    system_operations: bool,
     /// How log lines look.
     #[arg(long, env = "SEGNO_LOG_FORMAT", value_enum, default_value_t = logs::Format::Human)]
     log_format: logs::Format,
@@ -168,6 +172,7 @@ impl Serve {
             nexus_standalone: self.nexus_standalone,
             activity_callbacks: self.activity_callbacks,
             update_callbacks: self.update_callbacks,
+            system_operations: self.system_operations,
             ..Default::default()
         };
         if self.completion_pages {

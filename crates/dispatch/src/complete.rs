@@ -66,6 +66,7 @@ impl Dispatch {
                 namespace: &|name| runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
                 search_attributes: &rules,
                 endpoint: &|name| runs.endpoints.by_name(name).map(|endpoint| endpoint.id.clone()),
+                system_operation: &|attributes| runs.system_operations.check(&namespace.name, attributes),
                 is_member: &|version, queue| runs.polls_workflow_queue(namespace.key, version, queue),
             };
             let applied = complete_task::complete(run, context, call, &surroundings)?;

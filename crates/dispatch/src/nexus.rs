@@ -70,7 +70,7 @@ pub struct HeldRequest {
 enum Destination {
     /// To workers that poll a queue.
     Queue(QueueKey),
-    /// The server carries it out: its handler is a script.
+    /// The server carries it out: its handler is a script, or the server itself.
     Server,
     /// Its endpoint has a URL.
     External(Arc<Endpoint>),
@@ -107,6 +107,9 @@ impl WorkerTask for StartedNexusTask {
 
 impl Dispatch {
     fn destination(&self, operation: &Operation) -> Destination {
+        if operation.is_of_server() {
+            return Destination::Server;
+        }
         match self.runs.endpoints.find(&operation.endpoint_id, &operation.endpoint) {
             None => Destination::Gone,
             Some(endpoint) => self.queue_of(&endpoint),

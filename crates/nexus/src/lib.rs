@@ -13,6 +13,7 @@ mod failures;
 mod handler_call;
 mod http_message;
 mod link_header;
+mod message_payload;
 mod statuses;
 mod times;
 
@@ -26,6 +27,7 @@ pub use failures::{from_nexus, from_worker, to_nexus};
 pub use handler_call::{HandlerCall, StartCall, cancel_answer_of, start_answer_of};
 pub use http_message::{HttpAnswer, HttpRequest, USER_AGENT};
 pub use link_header::{LINK_HEADER, NotLinks, links_from_header, links_to_header};
+pub use message_payload::{NotMessage, message_payload, read_message};
 pub use segno_proto::links::{from_url, path_part, to_event, to_operation, to_url};
 pub use statuses::{UPSTREAM_TIMEOUT, error_type_of, status_of};
 pub use times::{go_duration, http_date, http_date_from, milliseconds, read_span, rfc3339, rfc3339_from};

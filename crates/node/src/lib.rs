@@ -39,7 +39,7 @@ pub use segno_operations::{
     VerificationError, Verifications, export, import, step_id, verification,
 };
 pub use segno_runs::endpoints::{Endpoint, EndpointError, EndpointSpec, EndpointTarget, Endpoints, WorkerTarget};
-pub use segno_runs::ports::{PortFuture, owner::Place};
+pub use segno_runs::ports::{PortFuture, SystemCall, SystemOperations, owner::Place};
 pub use segno_runs::{
     ActivityToken, CallError, CallLimits, CallbackToken, CompletionError, CompletionPages, Current, CustomAttribute,
     FoundRun, FoundRuns, HistoryPage, HistoryView, ListCaller, ListPosition, Namespace, NamespaceDetail, NamespaceName,

@@ -29,6 +29,8 @@ pub struct NodeOptions {
     pub activity_callbacks: bool,
     /// Whether updates may have completion callbacks.
     pub update_callbacks: bool,
+    /// Whether workflows may call operations of the server itself.
+    pub system_operations: bool,
     /// Options of worker deployments.
     pub deployments: DeploymentLimits,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
@@ -48,6 +50,7 @@ impl Default for NodeOptions {
             nexus_standalone: false,
             activity_callbacks: false,
             update_callbacks: false,
+            system_operations: false,
             deployments: DeploymentLimits::default(),
             queue_tasks_max: QUEUE_TASKS_MAX,
         }

@@ -30,7 +30,7 @@ use crate::{
     namespaces::Namespaces,
     options::NodeOptions,
     outbox::Outbox,
-    ports::{EffectsPort, HttpSenderPort, ScriptTurns, owner::Owner, queue_use::QueueUsesPort},
+    ports::{EffectsPort, HttpSenderPort, ScriptTurns, SystemOperationsPort, owner::Owner, queue_use::QueueUsesPort},
     run_keys::RunKeys,
     slots::Slots,
     start_limits::StartLimits,
@@ -79,6 +79,8 @@ pub struct Runs {
     pub effects: EffectsPort,
     /// The part that sends requests over HTTP.
     pub http_sender: HttpSenderPort,
+    /// The operations that workflows call at the server itself.
+    pub system_operations: SystemOperationsPort,
     /// Scripts.
     pub scripts: Arc<dyn ScriptTurns>,
     pub(crate) damaged: DamagedRuns,
@@ -140,6 +142,7 @@ impl Runs {
             outbox: Outbox::default(),
             effects: EffectsPort::default(),
             http_sender: HttpSenderPort::default(),
+            system_operations: SystemOperationsPort::default(),
             scripts,
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),

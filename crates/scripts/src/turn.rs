@@ -175,6 +175,8 @@ impl Scripts {
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         let surroundings = Surroundings {
             endpoint: &|name| self.runs.endpoints.by_name(name).map(|endpoint| endpoint.id.clone()),
+            // Its operations take messages of the protocol, which scripts do not make.
+            system_operation: &|attributes| Err(format!("endpoint {:?} not found", attributes.endpoint)),
             namespace: &|name| self.runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
             search_attributes: &rules,
             is_member: &|_, _| false,

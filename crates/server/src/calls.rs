@@ -452,6 +452,19 @@ pub(crate) fn call(
 }
 
 impl Handlers {
+    /// Whether workflows may call operations of the server itself.
+    pub(crate) fn allows_system_operations(&self) -> bool {
+        self.node.runs.options.system_operations
+    }
+
+    /// Refuses a request to signal a workflow, and start it if it is not open, that this server would refuse whatever the workflow does.
+    pub(crate) fn check_signal_with_start(
+        &self,
+        request: api::SignalWithStartWorkflowExecutionRequest,
+    ) -> Result<(), Status> {
+        self.workflows.checked_signal_with_start(request).map(drop)
+    }
+
     /// Makes a call with a request of its own type.
     pub(crate) async fn make<Q: Rpc>(self: &Arc<Self>, request: &Q) -> Result<Q::Response, Status> {
         let method = find(Q::PATH.as_bytes()).ok_or_else(|| Status::unimplemented(Q::PATH))?;

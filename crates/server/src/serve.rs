@@ -13,7 +13,7 @@ use crate::{
     calls::{self, Handlers},
     connections::{self, AbortOnDrop, ConnectionLimits, FairShare, Services},
     delivery::CallsInProgress,
-    grpc::{BatchCalls, TimeSkipping, TrialCalls},
+    grpc::{BatchCalls, SystemCalls, TimeSkipping, TrialCalls},
     http::{self, Guard},
     in_process::InProcess,
     metrics::{calls as counts, disk},
@@ -163,6 +163,7 @@ impl Server {
         }
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
         let handlers = Arc::new(Handlers::new(node.clone(), addresses));
+        node.runs.system_operations.set(Box::new(SystemCalls::new(&handlers)));
         if self.carries_out_jobs {
             node.batches.run(Arc::new(BatchCalls::new(&handlers)));
             node.verifications.run(Arc::new(TrialCalls::new(&handlers)));

@@ -117,6 +117,8 @@ class Normaliser:
 
     def text(self, value: str, field: str = "") -> str:
         """Replaces what differs from run to run inside a string."""
+        # Go's protobuf library writes either kind of space, as the build of the server has it.
+        value = value.replace("\u00a0", " ")
         value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
         value = value.replace("-" + self.nonce, "")
         for name, plain in self.names.items():
@@ -160,6 +162,8 @@ class Normaliser:
         elif name == "temporal.api.workflow.v1.PendingActivityInfo":
             base = message.scheduled_time.ToNanoseconds() / 1e9
         out: dict[str, Any] = {}
+        if name == "temporal.api.common.v1.Payload" and (inside := packed_message(message)) is not None:
+            return {"metadata": self.metadata(message), "data": self.message(inside)}
         for field, value in message.ListFields():
             if field.name in DROPPED | OPTIONAL or (is_event and field.name in DROPPED_IN_EVENTS):
                 continue
@@ -188,6 +192,10 @@ class Normaliser:
             else:
                 out[field.name] = self._field(field, value, base)
         return out
+
+    def metadata(self, message: Message) -> dict[str, str]:
+        """The metadata of a payload that is text."""
+        return {key: self.text(value.decode()) for key, value in sorted(message.metadata.items())}
 
     def _field(self, field: FieldDescriptor, value: Any, base: float | None) -> Any:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
@@ -261,6 +269,17 @@ def registration(described: Any) -> int:
     """When a callback was registered; of an activity that is told one level deeper."""
     told = described.info if hasattr(described, "info") else described
     return told.registration_time.ToNanoseconds()
+
+
+def packed_message(payload: Any) -> Message | None:
+    """The message that a payload is, if it is one whose type is known."""
+    if payload.metadata.get("encoding") != b"binary/protobuf":
+        return None
+    try:
+        kind = symbol_database.Default().GetSymbol(payload.metadata.get("messageType", b"").decode())
+        return kind.FromString(payload.data)
+    except (KeyError, DecodeError, UnicodeDecodeError):
+        return None
 
 
 def shortened(items: list[Any]) -> list[Any]:

@@ -32,7 +32,7 @@ SETTINGS += [
 SWITCHED_ON = ["frontend.WorkflowPauseEnabled=true", "frontend.workflowRulesAPIsEnabled=true"]
 SWITCHED_ON += ["history.enableWorkflowTaskCompletionPagination=true", "system.transactionSizeLimit=33554432"]
 SWITCHED_ON += ["nexusoperation.enableStandalone=true", "activity.enableCallbacks=true"]
-SWITCHED_ON += ["history.enableUpdateCallbacks=true"]
+SWITCHED_ON += ["history.enableUpdateCallbacks=true", "history.enableSignalWithStartFromWorkflow=true"]
 
 
 def free_port() -> int:

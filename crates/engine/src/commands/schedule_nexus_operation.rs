@@ -6,6 +6,7 @@ use crate::{
     commands::scope::{CommandScope, limit_size, size_of},
     error::{CommandError, TaskFailure},
     parts::{nexus, nexus_begin},
+    state::nexus::SYSTEM_ENDPOINT,
     transition::{Effect, draft::Draft},
     validate,
 };
@@ -15,7 +16,10 @@ pub(super) fn apply(
     scope: &mut CommandScope<'_>,
     mut attributes: Option<ScheduleNexusOperationCommandAttributes>,
 ) -> Result<(), CommandError> {
-    let endpoint = attributes.as_ref().and_then(|attributes| (scope.surroundings.endpoint)(&attributes.endpoint));
+    let endpoint = match &attributes {
+        Some(attributes) => endpoint_id(scope, attributes)?,
+        None => None,
+    };
     validate::nexus_commands::schedule(attributes.as_mut(), endpoint.is_some(), draft.run.info.run_timeout)?;
     let (Some(attributes), Some(endpoint_id)) = (attributes, endpoint) else { return Ok(()) };
     limit_size(
@@ -36,6 +40,21 @@ pub(super) fn apply(
         scope.has_ended_at_once = true;
     }
     Ok(())
+}
+
+/// The id of the endpoint that a command names, if there is one; empty for the server's own.
+fn endpoint_id(
+    scope: &CommandScope<'_>,
+    attributes: &ScheduleNexusOperationCommandAttributes,
+) -> Result<Option<String>, CommandError> {
+    if attributes.endpoint != SYSTEM_ENDPOINT {
+        return Ok((scope.surroundings.endpoint)(&attributes.endpoint));
+    }
+    validate::nexus_commands::no_headers(&attributes.nexus_header)?;
+    match (scope.surroundings.system_operation)(attributes) {
+        Ok(()) => Ok(Some(String::new())),
+        Err(why) => Err(CommandError::Task(TaskFailure::new(Cause::BadScheduleNexusOperationAttributes, why))),
+    }
 }
 
 fn limit_operations(draft: &Draft) -> Result<(), CommandError> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use prost::Message;
-use segno_proto::enums::WorkflowTaskFailedCause;
+use segno_proto::{command::ScheduleNexusOperationCommandAttributes, enums::WorkflowTaskFailedCause};
 
 use crate::{
     error::{CommandError, Rejection, TaskFailure},
@@ -21,6 +21,8 @@ pub struct Surroundings<'a> {
     pub search_attributes: &'a Rules<'a>,
     /// The id of a Nexus endpoint by its name.
     pub endpoint: &'a dyn Fn(&str) -> Option<String>,
+    /// Refuses a command for the server's own endpoint: the server does not have the operation, or does not take its input.
+    pub system_operation: &'a dyn Fn(&ScheduleNexusOperationCommandAttributes) -> Result<(), String>,
     /// Whether workers of a version have polled a queue for workflow tasks.
     pub is_member: Membership<'a>,
 }

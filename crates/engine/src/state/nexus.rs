@@ -3,6 +3,9 @@
 
 use segno_proto::{Nanos, failure::Failure};
 
+/// The endpoint of the operations of the server itself. It is not in the table of endpoints, whose names cannot begin like that.
+pub const SYSTEM_ENDPOINT: &str = "__temporal_system";
+
 /// A pending operation.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Operation {
@@ -120,6 +123,11 @@ impl HandlerRequest {
 }
 
 impl Operation {
+    /// Whether the server itself is its handler.
+    pub fn is_of_server(&self) -> bool {
+        self.endpoint == SYSTEM_ENDPOINT
+    }
+
     /// Whether its handler has started it.
     pub fn is_started(&self) -> bool {
         self.started_time != 0

@@ -12,6 +12,7 @@ use super::{
     commands::{CheckResult, refuse},
     duration,
 };
+use crate::state::nexus::SYSTEM_ENDPOINT;
 
 const CAUSE: Cause = Cause::BadScheduleNexusOperationAttributes;
 const COMMAND: &str = "ScheduleNexusOperationCommandAttributes";
@@ -82,6 +83,14 @@ pub fn reserved_header(headers: &BTreeMap<String, String>) -> Option<&str> {
 /// Whether headers are larger together than an operation may carry.
 pub fn are_too_large(headers: &BTreeMap<String, String>) -> bool {
     headers.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>() > HEADER_BYTES_MAX
+}
+
+/// The server's own operations have no headers.
+pub fn no_headers(headers: &BTreeMap<String, String>) -> CheckResult {
+    match headers.is_empty() {
+        true => Ok(()),
+        false => refuse(CAUSE, format!("{COMMAND}.NexusHeader must be empty when using {SYSTEM_ENDPOINT} endpoint")),
+    }
 }
 
 /// The headers of an operation.

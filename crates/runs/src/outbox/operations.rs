@@ -1,11 +1,12 @@
-//! Operations whose handlers are scripts: the server starts and cancels their workflows itself, at the nodes of these workflows.
+//! Operations that the server carries out: its own, and those whose handlers are scripts, whose workflows it starts and cancels at the
+//! nodes of these workflows.
 //!
 //! Nothing here is stored but the workflow: a request that was not answered is made again, and finds the workflow by the request id.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::{
-    Rejection,
+    Rejection, Run,
     callbacks::{OPERATION_TOKEN_HEADER, SYSTEM, TOKEN_HEADER},
     limits::ID_LENGTH_MAX,
     nexus::{CancelAnswer, RequestRef, StartAnswer, handler_failure},
@@ -30,12 +31,14 @@ use crate::{
     namespaces::{Namespace, NamespaceName},
     nexus_requests::{RequestOutcome, TakenRequest},
     operation_token,
-    ports::owner::DeliveryResult,
+    ports::{SystemCall, owner::DeliveryResult},
     runs::Runs,
 };
 
 /// The ids of workflows that carry out operations begin with this; the request id follows.
 const WORKFLOW_ID_PREFIX: &str = "flow-nexus/";
+/// How often it is looked whether the server serves.
+const SERVER_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Why a start is rejected: there is no such script.
 const NO_SCRIPT: i32 = 1;
 
@@ -95,11 +98,13 @@ impl Runs {
         }
     }
 
-    /// Carries out the open request of an operation whose handler is a script.
+    /// Carries out the open request of an operation whose handler is a script, or the server.
     pub async fn serve_request(self: &Arc<Self>, run: RunKey, request: RequestRef) {
         let Some(taken) = self.take_request_when_possible(run, request).await else { return };
         let run = &taken.current.run;
         let outcome = match self.scripts_of(&taken.operation) {
+            // None of its operations goes on after its start, so that there is nothing to cancel.
+            None if taken.operation.is_of_server() => self.serve_own(&taken, request).await.map(RequestOutcome::Start),
             None => Ok(RequestOutcome::GivenBack),
             Some(scripts) if request.cancel => {
                 let by = (run.info.namespace.as_str(), &run_of(&taken), canceled_by(&taken.operation));
@@ -124,6 +129,27 @@ impl Runs {
         self.end_request(run, request, outcome).await;
     }
 
+    /// Carries out an operation of the server.
+    async fn serve_own(self: &Arc<Self>, taken: &TakenRequest, request: RequestRef) -> Result<StartAnswer, CallError> {
+        let (operation, run) = (&taken.operation, &taken.current.run);
+        let scheduled = self.scheduled_operation(&taken.current, request.scheduled_event_id).await?;
+        self.metrics.nexus_requests_by_endpoint.count([&run.info.namespace, &operation.endpoint]);
+        let call = SystemCall {
+            namespace: run.info.namespace.clone(),
+            input: scheduled.input,
+            request_id: operation.request_id.clone(),
+            caller: link_to(run, operation),
+        };
+        loop {
+            match self.system_operations.get() {
+                Some(operations) => return Ok(operations.carry_out(call).await),
+                // Operations that were open when the node stopped are taken as soon as it has started.
+                None if self.is_stopping() => return Err(CallError::Unavailable("the server is stopping".to_owned())),
+                None => tokio::time::sleep(SERVER_POLL_INTERVAL).await,
+            }
+        }
+    }
+
     /// Starts the script of an operation of a run.
     async fn start_for(
         self: &Arc<Self>,
@@ -134,14 +160,6 @@ impl Runs {
         let (operation, run) = (&taken.operation, &taken.current.run);
         let scheduled = self.scheduled_operation(&taken.current, request.scheduled_event_id).await?;
         self.metrics.nexus_requests_by_endpoint.count([&run.info.namespace, &operation.endpoint]);
-        let info = &run.info;
-        let link = match standalone_nexus::id_of(run) {
-            Some(id) => to_operation(&info.namespace, id, &info.run_id),
-            None => {
-                let kind = EventType::NexusOperationScheduled;
-                to_event(&info.namespace, &info.workflow_id, &info.run_id, operation.scheduled_event_id, kind)
-            }
-        };
         let header = [(TOKEN_HEADER.to_owned(), self.callback_token(run, operation))];
         let nexus = callback::Nexus { url: SYSTEM.to_owned(), header: header.into() };
         let start = StartOperation {
@@ -149,7 +167,10 @@ impl Runs {
             script: operation.operation.clone(),
             input: scheduled.input,
             request_id: operation.request_id.clone(),
-            callback: Some(Callback { variant: Some(callback::Variant::Nexus(nexus)), links: vec![link] }),
+            callback: Some(Callback {
+                variant: Some(callback::Variant::Nexus(nexus)),
+                links: vec![link_to(run, operation)],
+            }),
             links: Vec::new(),
         };
         Ok(self.start_script(start).await)
@@ -244,6 +265,18 @@ impl Runs {
         match self.at_receiver(&workflow, &message, NO_ROW).await? {
             DeliveryResult::Rejected(_) => Err(unknown),
             _ => Ok(()),
+        }
+    }
+}
+
+/// A link to the event that scheduled an operation, or to the operation, if it has no workflow.
+fn link_to(run: &Run, operation: &Operation) -> Link {
+    let info = &run.info;
+    match standalone_nexus::id_of(run) {
+        Some(id) => to_operation(&info.namespace, id, &info.run_id),
+        None => {
+            let kind = EventType::NexusOperationScheduled;
+            to_event(&info.namespace, &info.workflow_id, &info.run_id, operation.scheduled_event_id, kind)
         }
     }
 }

@@ -57,6 +57,7 @@ pub use disabled::Disabled;
 pub use explain::WorkflowExplanations;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
+pub(crate) use nexus::SystemCalls;
 pub use operator::Operator;
 pub use system::SERVER_VERSION;
 pub use time_skipping::TimeSkipping;

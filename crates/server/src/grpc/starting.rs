@@ -62,7 +62,22 @@ impl Workflows {
         &self,
         request: SignalWithStartWorkflowExecutionRequest,
     ) -> Result<SignalWithStartWorkflowExecutionResponse, Status> {
-        let mut request = request;
+        let call = self.checked_signal_with_start(request)?;
+        let request_id = call.signal.request_id.clone();
+        let outcome = self.node.runs.signal_with_start(call).await.map_err(failed)?;
+        Ok(SignalWithStartWorkflowExecutionResponse {
+            run_id: outcome.run.info.run_id.clone(),
+            first_execution_run_id: outcome.run.info.first_run_id.clone(),
+            started: outcome.started,
+            signal_link: Some(links::to_request(&outcome.run, &request_id, EventType::WorkflowExecutionSignaled)),
+        })
+    }
+
+    /// The signal and the start that a request asks for, once it is checked.
+    pub(crate) fn checked_signal_with_start(
+        &self,
+        mut request: SignalWithStartWorkflowExecutionRequest,
+    ) -> Result<SignalWithStart, Status> {
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         validate::start::signal_with_start(&mut request, &rules, self.sizes(), &|| self.node.runs.uuid())
@@ -81,7 +96,6 @@ impl Workflows {
             links: request.links.clone(),
             sender: None,
         };
-        let request_id = request.request_id.clone();
         let options = StartOptions {
             reuse_policy: reuse_policy(request.workflow_id_reuse_policy),
             conflict_policy,
@@ -107,14 +121,7 @@ impl Workflows {
             priority: request.priority,
             ..Default::default()
         };
-        let start = namespace.start(options);
-        let outcome = self.node.runs.signal_with_start(SignalWithStart { start, signal }).await.map_err(failed)?;
-        Ok(SignalWithStartWorkflowExecutionResponse {
-            run_id: outcome.run.info.run_id.clone(),
-            first_execution_run_id: outcome.run.info.first_run_id.clone(),
-            started: outcome.started,
-            signal_link: Some(links::to_request(&outcome.run, &request_id, EventType::WorkflowExecutionSignaled)),
-        })
+        Ok(SignalWithStart { start: namespace.start(options), signal })
     }
 
     /// Refuses a versioning override that cannot be, and spells it as history has it.

@@ -21,7 +21,7 @@ pub(crate) enum EndpointSnapshot {
         /// Its workers and tasks.
         seen: QueueSnapshot,
     },
-    /// To scripts: the server carries them out.
+    /// To scripts, or to the server itself: the server carries them out.
     Server,
     /// To a server elsewhere.
     Url {
@@ -64,7 +64,10 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
         return Reason { since, until, details, ..reason("OPERATION_FAILING", text) };
     }
     let what = if failed > 0 { format!("{what} failed {times}{with}; it") } else { what };
-    let endpoint = seen.endpoints.get(&operation.endpoint_id);
+    let endpoint = match operation.is_of_server() {
+        true => Some(&EndpointSnapshot::Server),
+        false => seen.endpoints.get(&operation.endpoint_id),
+    };
     if request.taken_time > 0 {
         let place = match endpoint {
             Some(EndpointSnapshot::Url { url, .. }) => words::quoted(url).to_string(),
@@ -92,7 +95,7 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
             Reason { details, ..queue::waiting(&task, queue_seen, now) }
         }
         Some(EndpointSnapshot::Server) => {
-            let text = format!("{what} waits {} for the server, which hands it to a script.", words::since(since, now));
+            let text = format!("{what} waits {} for the server, which carries it out.", words::since(since, now));
             Reason { since: time(since), details, ..reason("OPERATION_STARTING", text) }
         }
         Some(EndpointSnapshot::Url { url, is_blocked: true }) => {

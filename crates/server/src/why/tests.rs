@@ -763,7 +763,7 @@ fn an_operation_at_a_worker_failing_and_started() {
     assert_eq!(text(&held, false), format!("{name} is at \"http://h\" since 2001-09-09T01:46:35Z (for 5 s)."));
     let scripts = || BTreeMap::from([("e1".to_owned(), EndpointSnapshot::Server)]);
     let text = |run| only(&RunSnapshot { endpoints: scripts(), ..seen(run) }).text;
-    assert_eq!(text(&waiting), format!("{name} waits {since} for the server, which hands it to a script."));
+    assert_eq!(text(&waiting), format!("{name} waits {since} for the server, which carries it out."));
     assert_eq!(text(&held), format!("{name} is at the server since 2001-09-09T01:46:35Z (for 5 s)."));
     let started = with_operation(|operation| operation.started_time = NOW - 20 * SECOND);
     let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&started) });

@@ -555,9 +555,15 @@ def too_many(s: Session) -> None:
 @scenario
 def system_endpoint(s: Session) -> None:
     """The endpoint of the server's own operations."""
-    s.begun(operation(s, endpoint="__temporal_system", service="temporal.api.workflowservice.v1.WorkflowService"))
+    called = {"endpoint": "__temporal_system", "service": "temporal.api.workflowservice.v1.WorkflowService"}
+    s.begun(operation(s, **called))
     s.poll()
     s.history()
+    broken = {"metadata": {"encoding": b"binary/protobuf"}, "data": b"\xff"}
+    own = [{"input": {**broken, "data": b""}}, {"input": broken}, {}, {"nexus_header": {"own": "v"}}]
+    for number, each in enumerate(own):
+        s.start(f"wf{number}", f"q{number}")
+        s.run_task(operation(s, **called, operation="SignalWithStartWorkflowExecution", **each), queue=f"q{number}")
 
 
 @scenario

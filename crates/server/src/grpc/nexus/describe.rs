@@ -22,11 +22,14 @@ use crate::grpc::describe::time;
 
 /// The pending operations of a run.
 pub(crate) fn operations_of(run: &Run, now: Nanos, sender: &HttpSender) -> Vec<PendingNexusOperationInfo> {
-    let namespace = NamespaceKey(run.info.namespace_key);
-    let is_blocked = |operation: &Operation| {
-        operation.is_waiting(now) && sender.blocks_endpoint(namespace, &operation.endpoint_id, &operation.endpoint)
-    };
+    let is_blocked = |operation: &Operation| is_blocked(run, operation, now, sender);
     run.state().operations.values().map(|operation| described(operation, now, is_blocked(operation))).collect()
+}
+
+/// Whether the breaker of its endpoint holds the request of an operation back.
+pub(super) fn is_blocked(run: &Run, operation: &Operation, now: Nanos, sender: &HttpSender) -> bool {
+    let namespace = NamespaceKey(run.info.namespace_key);
+    operation.is_waiting(now) && sender.blocks_endpoint(namespace, &operation.endpoint_id, &operation.endpoint)
 }
 
 fn described(operation: &Operation, now: Nanos, is_blocked: bool) -> PendingNexusOperationInfo {
@@ -46,7 +49,7 @@ fn described(operation: &Operation, now: Nanos, is_blocked: bool) -> PendingNexu
         next_attempt_schedule_time: next_attempt(start, now),
         cancellation_info: operation.cancellation.as_ref().map(|known| cancellation(operation, known, now, is_blocked)),
         scheduled_event_id: operation.scheduled_event_id,
-        blocked_reason: reason(state == PendingNexusOperationState::Blocked),
+        blocked_reason: blocked_reason(state == PendingNexusOperationState::Blocked),
         operation_token: operation.token.clone(),
         schedule_to_start_timeout: timeout(operation.schedule_to_start),
         start_to_close_timeout: timeout(operation.start_to_close),
@@ -64,7 +67,7 @@ pub(super) fn state_of(operation: &Operation, now: Nanos, is_blocked: bool) -> P
 }
 
 /// The reason of a state, if it is that of an open breaker.
-fn reason(is_blocked: bool) -> String {
+pub(super) fn blocked_reason(is_blocked: bool) -> String {
     if is_blocked { BLOCKED_REASON.to_owned() } else { String::new() }
 }
 
@@ -92,7 +95,7 @@ pub(super) fn cancellation(
         last_attempt_complete_time: time(known.request.last_attempt_end),
         last_attempt_failure: known.request.last_failure.clone(),
         next_attempt_schedule_time: next_attempt(&known.request, now),
-        blocked_reason: reason(state == NexusOperationCancellationState::Blocked),
+        blocked_reason: blocked_reason(state == NexusOperationCancellationState::Blocked),
     }
 }
 
@@ -144,7 +147,7 @@ fn callback(run: &Run, registered: &RegisteredCallback, now: Nanos, is_blocked: 
         last_attempt_complete_time: time(registered.last_attempt_end),
         last_attempt_failure: registered.last_failure.clone(),
         next_attempt_schedule_time: time(registered.due_time).filter(|_| state == CallbackState::BackingOff),
-        blocked_reason: reason(state == CallbackState::Blocked),
+        blocked_reason: blocked_reason(state == CallbackState::Blocked),
         ..Default::default()
     };
     if state == CallbackState::Failed && registered.attempts == 0 {

@@ -8,3 +8,6 @@ mod endpoints;
 mod polls;
 mod standalone;
 mod standalone_view;
+mod system_operations;
+
+pub(crate) use system_operations::SystemCalls;

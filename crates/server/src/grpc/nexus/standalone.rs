@@ -154,7 +154,7 @@ impl Workflows {
         }
         let scheduled = self.node.runs.scheduled_operation(&current, SCHEDULED_EVENT_ID).await.map_err(failed)?;
         let run = &current.run;
-        let info = described(run, &scheduled, self.node.runs.clock_now());
+        let info = described(run, &scheduled, self.node.runs.clock_now(), &self.node.http_sender);
         let outcome = outcome_of(run).filter(|_| request.include_outcome).map(|outcome| match outcome.failure {
             Some(failure) => DescribedOutcome::Failure(failure),
             None => DescribedOutcome::Result(outcome.result.unwrap_or_default()),

@@ -6,6 +6,7 @@ use segno_engine::{
     standalone_nexus::{id_of, operation_of},
     state::nexus::Operation,
 };
+use segno_node::HttpSender;
 use segno_proto::{
     Nanos,
     common::SearchAttributes,
@@ -15,7 +16,7 @@ use segno_proto::{
     nexus::{NexusOperationExecutionCancellationInfo, NexusOperationExecutionInfo, NexusOperationExecutionListInfo},
 };
 
-use super::describe::{cancellation, next_attempt, state_of, timeout};
+use super::describe::{blocked_reason, cancellation, is_blocked, next_attempt, state_of, timeout};
 use crate::grpc::describe::time;
 
 fn status_of(run: &Run) -> NexusOperationExecutionStatus {
@@ -42,10 +43,13 @@ pub(super) fn described(
     run: &Run,
     scheduled: &NexusOperationScheduledEventAttributes,
     now: Nanos,
+    sender: &HttpSender,
 ) -> Option<NexusOperationExecutionInfo> {
     let (info, state) = (&run.info, run.state());
     let (alone, operation) = (state.standalone_nexus.as_ref()?, operation_of(state)?);
     let closed = !run.is_running();
+    let is_blocked = !closed && is_blocked(run, operation, now, sender);
+    let pending = state_of(operation, now, is_blocked);
     let expires = operation.scheduled_time.saturating_add(operation.schedule_to_close);
     let mut attributes = state.search_attributes.clone();
     attributes.remove(DIVISION_ATTRIBUTE);
@@ -57,7 +61,7 @@ pub(super) fn described(
         service: operation.service.clone(),
         operation: operation.operation.clone(),
         status: status_of(run) as i32,
-        state: if closed { PendingNexusOperationState::Unspecified } else { state_of(operation, now, false) } as i32,
+        state: if closed { PendingNexusOperationState::Unspecified } else { pending } as i32,
         schedule_to_close_timeout: timeout(operation.schedule_to_close),
         schedule_to_start_timeout: timeout(operation.schedule_to_start),
         start_to_close_timeout: timeout(operation.start_to_close),
@@ -70,7 +74,7 @@ pub(super) fn described(
         next_attempt_schedule_time: next_attempt(&operation.start, now).filter(|_| !closed),
         execution_duration: closed.then(|| nanos_duration(state.close_time - info.start_time)),
         cancellation_info: operation.cancellation.as_ref().map(|known| {
-            let known = cancellation(operation, known, now, false);
+            let known = cancellation(operation, known, now, is_blocked);
             NexusOperationExecutionCancellationInfo {
                 // As with Temporal, which does not say when it was requested.
                 requested_time: None,
@@ -83,7 +87,7 @@ pub(super) fn described(
                 reason,
             }
         }),
-        blocked_reason: String::new(),
+        blocked_reason: blocked_reason(pending == PendingNexusOperationState::Blocked),
         request_id: operation.request_id.clone(),
         operation_token: operation.token.clone(),
         state_transition_count: state.transitions,
