@@ -62,6 +62,8 @@ pub struct Variable {
     pub owner: FunctionId,
     /// Whether another function uses it (an arrow, an inner function, a handler).
     pub captured: bool,
+    /// Where it is declared: its name there.
+    pub at: Position,
 }
 
 /// What a function is.

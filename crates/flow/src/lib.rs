@@ -9,6 +9,8 @@
 //!
 //! - `syntax` has lexer, parser, syntax tree and formatter.
 //! - `check` resolves names, reports every error that can be known before running, and lowers the tree to [`hir`].
+//! - [`types`] infers types and reports what cannot work whatever the input is. It is no part of the steps: scripts that were
+//!   deployed before are compiled without it.
 //! - `compile` turns the [`hir`] into instructions ([`Code`]).
 //! - `machine` executes one turn: [`turn`] takes code, state and events, and gives state and commands.
 //! - [`library`] lists the functions of the standard library; `pure` has those without effects.
@@ -26,7 +28,9 @@ mod machine;
 pub mod migrate;
 pub mod pure;
 mod render;
+mod similar;
 mod syntax;
+pub mod types;
 pub mod value;
 
 pub use check::{CheckOutput, check, check_test};

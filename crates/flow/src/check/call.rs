@@ -7,7 +7,7 @@ use super::index;
 use super::scope::Binding;
 use super::statement::Change;
 use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
-use crate::library::{ANY, CallbackPosition, Effect, Function, Method, Signature};
+use crate::library::{ANY, CallbackPosition, Effect, Function, Method, Signature, Takes};
 use crate::syntax::parser::FileKind;
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Expr, ExprKind, Name};
@@ -306,8 +306,10 @@ impl Checker<'_> {
         let plays = matches!(signature.name, "mock" | "mockNexus" | "mockWorkflow");
         let id = match &argument.bare().kind {
             ExprKind::Arrow(arrow) => {
-                let decides =
-                    matches!(signature.name, "filter" | "find" | "findIndex" | "some" | "every" | "wait_until");
+                let decides = signature
+                    .params
+                    .iter()
+                    .any(|parameter| matches!(parameter.takes, Takes::Predicate | Takes::ConditionFunction));
                 self.arrow(arrow, argument.bare().span, plays, decides)
             }
             ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {

@@ -70,6 +70,7 @@ impl Checker<'_> {
                     name: variable.name,
                     owner: variable.owner,
                     captured: variable.captured,
+                    at: variable.span.start,
                 })
                 .collect(),
             workflow,

@@ -2,9 +2,10 @@
 //! F0222).
 
 use super::Checker;
-use super::hints::{did_you_mean, foreign_option, similar};
-use crate::library::{Function, OptionType, Options, RETRY};
+use super::hints::foreign_option;
+use crate::library::{Function, OptionType, Options, RETRY, Takes};
 use crate::pure::{duration, options, time};
+use crate::similar::{did_you_mean, similar};
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Expr, ExprKind, ListItem, ObjectItem};
 use crate::value::Value;
@@ -21,26 +22,20 @@ enum Text {
 impl Checker<'_> {
     /// Checks the literals among the arguments of a function of the library.
     pub fn check_literals(&mut self, function: Function, arguments: &[Expr]) {
-        let places: &[(usize, Text)] = match function {
-            Function::TaskDelay => &[(0, Text::Duration)],
-            Function::TaskDelayUntil | Function::TimeParse | Function::TimeSeconds => &[(0, Text::Time)],
-            Function::TaskTimeout | Function::WaitUntil => &[(1, Text::Duration)],
-            Function::TimeAdd => &[(0, Text::Time), (1, Text::Duration), (2, Text::Zone)],
-            Function::TimeDiff => &[(0, Text::Time), (1, Text::Time)],
-            Function::TimeParts => &[(0, Text::Time), (1, Text::Zone)],
-            Function::TimeFrom => &[(1, Text::Zone)],
-            _ => &[],
-        };
         if function == Function::WaitForSignal
             && let Some(ExprKind::Str(name)) = arguments.first().map(|name| &name.bare().kind)
             && self.signals.contains(name)
         {
             self.error("F0219", format!("signal \"{name}\" has a handler"), arguments[0].span);
         }
-        for (place, text) in places {
-            if let Some(argument) = arguments.get(*place) {
-                self.check_text(argument, *text);
-            }
+        for (parameter, argument) in function.signature().params.iter().zip(arguments) {
+            let text = match parameter.takes {
+                Takes::Duration | Takes::Span => Text::Duration,
+                Takes::Time => Text::Time,
+                Takes::Zone => Text::Zone,
+                _ => continue,
+            };
+            self.check_text(argument, text);
         }
         if let Some((place, options)) = function.signature().options
             && let Some(argument) = arguments.get(place)

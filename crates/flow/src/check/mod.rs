@@ -50,14 +50,44 @@ pub fn check_test(source: &[u8]) -> CheckOutput {
     check_file(source, FileKind::Test)
 }
 
+/// A file whose names are resolved. Where there are errors, a harmless `hir` replaces the faulty part.
+pub(crate) struct ResolvedFile {
+    pub program: hir::Program,
+    /// In no order.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl ResolvedFile {
+    /// Whether there are errors.
+    pub fn has_failed(&self) -> bool {
+        self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// Sorts what was found; of two errors at one place the one reported first stays.
+    pub fn finish(mut self) -> CheckOutput {
+        let failed = self.has_failed();
+        if failed {
+            self.diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
+        }
+        self.diagnostics.sort_by_key(|diagnostic| diagnostic.start);
+        self.diagnostics.dedup_by_key(|diagnostic| diagnostic.start);
+        self.diagnostics.truncate(ERRORS_MAX);
+        CheckOutput { program: (!failed).then_some(self.program), diagnostics: self.diagnostics }
+    }
+}
+
 fn check_file(source: &[u8], kind: FileKind) -> CheckOutput {
-    let source = match decode(source) {
-        Ok(source) => source,
-        Err(diagnostic) => return CheckOutput { program: None, diagnostics: vec![diagnostic] },
-    };
-    let parsed = parse(&source, kind);
+    match decode(source) {
+        Ok(source) => resolve(&source, kind).finish(),
+        Err(diagnostic) => CheckOutput { program: None, diagnostics: vec![diagnostic] },
+    }
+}
+
+/// Resolves the names of a file, and finds every error but those of types.
+pub(crate) fn resolve(source: &str, kind: FileKind) -> ResolvedFile {
+    let parsed = parse(source, kind);
     let mut checker = Checker {
-        source: &source,
+        source,
         kind,
         broken: parsed.file.broken.clone(),
         diagnostics: parsed.diagnostics,
@@ -72,19 +102,7 @@ fn check_file(source: &[u8], kind: FileKind) -> CheckOutput {
         dropped: None,
     };
     let program = checker.program(&parsed.file);
-    finish(program, checker.diagnostics)
-}
-
-/// Sorts what was found; of two errors at one place the one reported first stays.
-fn finish(program: hir::Program, mut diagnostics: Vec<Diagnostic>) -> CheckOutput {
-    let failed = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    if failed {
-        diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
-    }
-    diagnostics.sort_by_key(|diagnostic| diagnostic.start);
-    diagnostics.dedup_by_key(|diagnostic| diagnostic.start);
-    diagnostics.truncate(ERRORS_MAX);
-    CheckOutput { program: (!failed).then_some(program), diagnostics }
+    ResolvedFile { program, diagnostics: checker.diagnostics }
 }
 
 struct Checker<'a> {

@@ -50,7 +50,7 @@ fn add_assert_fails(program: &mut Program, has_type: bool) -> usize {
     let at = Position::default();
     let owner = program.functions.len();
     let mut variable = |name: &str| {
-        program.variables.push(Variable { name: name.into(), owner, captured: false });
+        program.variables.push(Variable { name: name.into(), owner, captured: false, at });
         program.variables.len() - 1
     };
     let promise = variable("promise");

@@ -19,3 +19,4 @@ mod properties;
 mod scripts;
 mod seeds;
 mod states;
+mod types;
