@@ -10,7 +10,7 @@ pub use effects::{Effects, EffectsPort};
 pub use http_sender::{DueCallback, HttpSender, HttpSenderPort};
 use std::pin::Pin;
 
-pub use scripts::{AfterCommit, Pending, ScriptAt, ScriptTurns};
+pub use scripts::{AfterCommit, CurrentScript, Pending, ScriptAt, ScriptTurns};
 
 /// The future of a method of a port.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
