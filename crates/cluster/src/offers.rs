@@ -456,7 +456,7 @@ impl RemoteQueues for Cluster {
         home: NodeId,
         namespace: NamespaceKey,
         queue: &'a MemberQueue,
-        version: &'a Version,
+        version: Option<&'a Version>,
     ) -> PortFuture<'a, Result<QueueUse, CallError>> {
         Box::pin(self.queue_use_at(home, namespace, queue, version))
     }

@@ -33,6 +33,12 @@ impl VersionQueue {
         }
     }
 
+    /// A queue and a version; without a build id, which no version has, all versions and none.
+    fn of_any(namespace: NamespaceKey, queue: &MemberQueue, version: Option<&Version>) -> Self {
+        let version = version.cloned().unwrap_or_default();
+        Self::of(namespace, &Registration { version, queue: queue.clone() })
+    }
+
     fn registration(self) -> Option<Registration> {
         let kind = QueueType::from_wire(self.kind)?;
         let version = named_version(self.deployment, self.build);
@@ -64,7 +70,7 @@ impl Cluster {
         }
     }
 
-    /// How workers of a version use a queue whose home is this node.
+    /// How workers of a version use a queue whose home is this node; of all versions and of none, if none is named.
     pub(super) fn queue_use_here(&self, request: VersionQueue) -> ResponseBody {
         let namespace = NamespaceKey(request.namespace);
         if self.runs.home(namespace, &request.queue) != Place::Here {
@@ -72,7 +78,8 @@ impl Cluster {
         }
         match request.registration() {
             Some(Registration { version, queue }) => {
-                ResponseBody::QueueUse(self.dispatch.queue_use_here(namespace, &queue, &version))
+                let version = Some(&version).filter(|version| !version.build_id.is_empty());
+                ResponseBody::QueueUse(self.dispatch.queue_use_here(namespace, &queue, version))
             }
             None => ResponseBody::Failed(UNKNOWN_TYPE.to_owned()),
         }
@@ -84,9 +91,9 @@ impl Cluster {
         home: NodeId,
         namespace: NamespaceKey,
         queue: &MemberQueue,
-        version: &Version,
+        version: Option<&Version>,
     ) -> Result<QueueUse, CallError> {
-        let request = VersionQueue::of(namespace, &Registration { version: version.clone(), queue: queue.clone() });
+        let request = VersionQueue::of_any(namespace, queue, version);
         let response = self.peers.request(home, RequestBody::QueueUse(request), Instant::now() + USE_MAX).await;
         match response.map(|response| response.body) {
             Ok(ResponseBody::QueueUse(found)) => Ok(found),

@@ -33,10 +33,13 @@ fn key_of(namespace: NamespaceKey, queue: &MemberQueue) -> QueueKey {
 }
 
 impl Dispatch {
-    /// How workers of a version use a queue whose home is this node.
-    pub fn queue_use_here(&self, namespace: NamespaceKey, queue: &MemberQueue, version: &Version) -> QueueUse {
+    /// How workers of a version use a queue whose home is this node; of all versions and of none, if none is named.
+    pub fn queue_use_here(&self, namespace: NamespaceKey, queue: &MemberQueue, version: Option<&Version>) -> QueueUse {
         let key = key_of(namespace, queue);
-        let mut by_priority = self.matching.stats_of(&key, Some(version));
+        let (mut by_priority, has_pollers) = match version {
+            Some(_) => (self.matching.stats_of(&key, version), self.matching.is_polled_by(&key, version)),
+            None => (self.matching.stats(&key), self.matching.is_polled(&key)),
+        };
         let rate_limiting_active = self.matching.limit_of(&key).1;
         let wire = |stats: &QueueStats| TaskQueueStats {
             approximate_backlog_count: stats.backlog as i64,
@@ -54,7 +57,7 @@ impl Dispatch {
                 .iter()
                 .map(|(priority, stats)| (*priority, wire(stats)))
                 .collect::<BTreeMap<_, _>>(),
-            has_pollers: self.matching.is_polled_by(&key, Some(version)),
+            has_pollers,
         }
     }
 
@@ -62,7 +65,7 @@ impl Dispatch {
         &self,
         namespace: NamespaceKey,
         queue: &MemberQueue,
-        version: &Version,
+        version: Option<&Version>,
     ) -> Result<QueueUse, CallError> {
         let deadline = Instant::now() + WAIT_MAX;
         let unreachable = || {
@@ -101,7 +104,7 @@ impl QueueUses for Dispatch {
         &'a self,
         namespace: NamespaceKey,
         queue: &'a MemberQueue,
-        version: &'a Version,
+        version: Option<&'a Version>,
     ) -> PortFuture<'a, Result<QueueUse, CallError>> {
         Box::pin(self.find_queue_use(namespace, queue, version))
     }

@@ -98,7 +98,7 @@ pub trait RemoteQueues: OtherNodes + Send + Sync + 'static {
         home: NodeId,
         namespace: NamespaceKey,
         queue: &'a MemberQueue,
-        version: &'a Version,
+        version: Option<&'a Version>,
     ) -> PortFuture<'a, Result<QueueUse, CallError>>;
 
     /// Reads the documents of the cluster if this node has an older revision.

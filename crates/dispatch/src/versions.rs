@@ -40,7 +40,7 @@ impl Dispatch {
     pub(super) async fn is_polled_by(&self, run: &Run, version: &WorkerDeploymentVersion) -> Result<bool, CallError> {
         let queue = MemberQueue { name: run.info.task_queue.clone(), kind: QueueType::Workflow };
         let (namespace, version) = (NamespaceKey(run.info.namespace_key), Arc::new(version.clone()));
-        Ok(self.runs.queue_use(namespace, &queue, &version).await?.has_pollers)
+        Ok(self.runs.queue_use(namespace, &queue, Some(&version)).await?.has_pollers)
     }
 
     /// Refuses to ask workers about a run whose version is drained and has none. Costs a look at memory while the version is current or

@@ -226,6 +226,7 @@ fn flow(flow: &Flow) -> Value {
         "current": if flow.current.is_empty() { Value::Null } else { Value::from(flow.current.as_str()) },
         "versions": versions, "activations": activations, "open_runs": open_runs, "handlers": handlers,
         "schedule": if flow.schedule.is_empty() { Value::Null } else { Value::from(flow.schedule.as_str()) },
+        "takes_over": flow.takes_over,
     })
 }
 

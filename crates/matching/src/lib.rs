@@ -317,6 +317,12 @@ impl Matching {
         lock(&self.queues).get(key).is_some_and(|queue| queue.is_polled_by(version, since))
     }
 
+    /// The same of a worker of any version, or of none.
+    pub fn is_polled(&self, key: &QueueKey) -> bool {
+        let since = self.clock.now() - self.poller_ttl;
+        lock(&self.queues).get(key).is_some_and(|queue| queue.is_polled(since))
+    }
+
     /// Statistics of the tasks that go to workers of a version now, by priority.
     pub fn stats_of(&self, key: &QueueKey, version: Option<&Version>) -> BTreeMap<i32, QueueStats> {
         let now = self.clock.now();

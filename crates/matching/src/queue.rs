@@ -382,6 +382,11 @@ impl Queue {
         self.lanes.get(version).is_some_and(|lane| lane.is_polled(since))
     }
 
+    /// The same of a worker of any version, or of none.
+    pub fn is_polled(&self, since: Nanos) -> bool {
+        self.lanes.iter().any(|(_, lane)| lane.is_polled(since))
+    }
+
     /// Who serves the versions of workers that have a lane here.
     pub fn lanes(&self, since: Nanos) -> Vec<LaneService> {
         let service = |(version, lane): (Option<&Version>, &Lane)| LaneService {

@@ -23,6 +23,7 @@ mod effects;
 mod endpoint_changes;
 pub mod endpoints;
 pub mod error;
+pub mod executors;
 pub mod history;
 pub mod lifecycle;
 mod list_limits;

@@ -25,6 +25,7 @@ use crate::{
     deployments::{DeploymentLocks, pins::PinSightings},
     endpoints::Endpoints,
     error::CallError,
+    executors::LastExecutors,
     lifecycle::Lifecycle,
     list_limits::ListLimits,
     namespaces::Namespaces,
@@ -83,6 +84,7 @@ pub struct Runs {
     pub system_operations: SystemOperationsPort,
     /// Scripts.
     pub scripts: Arc<dyn ScriptTurns>,
+    pub(crate) last_executors: LastExecutors,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub deleting: Mutex<HashSet<RunKey>>,
@@ -144,6 +146,7 @@ impl Runs {
             http_sender: HttpSenderPort::default(),
             system_operations: SystemOperationsPort::default(),
             scripts,
+            last_executors: LastExecutors::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
             health,
@@ -199,10 +202,13 @@ impl Runs {
         taken
     }
 
-    /// Like [`Runs::context_for`], for a call on a run: runs that follow it have the current version of its script.
+    /// Like [`Runs::context_for`], for a call on a run: runs that follow it have the current version of its script. What
+    /// workers execute they go on to execute, unless the script takes over.
     pub async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
         let namespace = NamespaceKey(run.info.namespace_key);
-        let script = if creates { self.scripts.current_version(namespace, &run.info.workflow_type) } else { None };
+        let script = if creates { self.scripts.current(namespace, &run.info.workflow_type) } else { None };
+        let script = script.filter(|script| script.takes_over || run.state().script.is_some());
+        let script = script.map(|script| script.version);
         Ok(Context { script, ..self.context_for(namespace, creates).await? })
     }
 

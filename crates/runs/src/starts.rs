@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segno_engine::{
-    Run, script,
+    Run,
     signal::{self, Signal},
     start::Start,
     start_conflict::{self, Conflict, SignalOrStart},
@@ -16,7 +16,7 @@ use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{Commit, NamespaceKey, OutboxKey, RunKey};
 
 use crate::{
-    error::{CallError, no_script},
+    error::CallError,
     runs::Runs,
     slots::{Current, WorkflowKey},
     transact::LockedSlot,
@@ -68,7 +68,7 @@ impl Runs {
         start: Box<Start>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
-        let start = Box::new(self.pin_script(*start)?);
+        let start = Box::new(self.pin_script(*start).await?);
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await?;
         let decision = start_conflict::resolve(current_run(&locked), &start.options)?;
@@ -84,21 +84,6 @@ impl Runs {
                 self.create(&mut locked, start, None, None, delivered).await
             }
         }
-    }
-
-    /// Finds the script that a start names, if it does.
-    pub(crate) fn pin_script(&self, start: Start) -> Result<Start, CallError> {
-        if start.options.is_standalone() {
-            // Its type names no workflow.
-            return Ok(start);
-        }
-        let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
-        let script = self.scripts.current_version(NamespaceKey(start.namespace_key), name);
-        let queue = start.options.task_queue.as_ref().map(|queue| queue.name.as_str());
-        if script.is_none() && queue == Some(script::QUEUE) {
-            return Err(CallError::NoScript(no_script(name, &start.options.namespace)));
-        }
-        Ok(Start { script, ..start })
     }
 
     async fn use_existing(
@@ -188,7 +173,7 @@ impl Runs {
 
     async fn signal_with_start_under_lock(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {
         let SignalWithStart { start, signal } = call;
-        let start = self.pin_script(start)?;
+        let start = self.pin_script(start).await?;
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await?;
         let current = locked.state.current.as_ref().map(|current| current.run.clone());

@@ -132,7 +132,7 @@ impl Runs {
         start: Start,
         update: Admit,
     ) -> Result<StartOutcome, WithStartError> {
-        let start = self.pin_script(start).map_err(WithStartError::Start)?;
+        let start = self.pin_script(start).await.map_err(WithStartError::Start)?;
         let decision = start_conflict::resolve(current_run(locked), &start.options)
             .map_err(|refused| WithStartError::Start(refused.into()))?;
         match decision {

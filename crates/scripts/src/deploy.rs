@@ -23,6 +23,9 @@ use super::{
     },
 };
 
+/// For so long a type counts as one of workers that have run it, in nanoseconds.
+const DAY: i64 = 86_400_000_000_000;
+
 /// The outcome of a deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployment {
@@ -105,15 +108,16 @@ impl Scripts {
         let version = parse_digits(&digits)
             .ok_or_else(|| ScriptError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
         let known = self.host.registry.record(namespace.key, &name);
-        let is_current = known.as_ref().and_then(|known| known.current()) == Some(version);
-        if known.as_ref().is_none_or(|known| known.deleted) && source.activate && !source.take_over {
-            let open = self.open_code_runs(namespace, &name).await?;
-            if open > 0 {
-                return Err(ScriptError::Precondition(format!("{open} open runs of \"{name}\" are no scripts")));
-            }
+        let current = known.as_ref().and_then(|known| known.current());
+        let is_current = current == Some(version);
+        if current.is_none() && source.activate && !source.take_over {
+            self.refuse_type_of_workers(namespace, &name).await?;
         }
+        let is_new = known.as_ref().is_none_or(|known| known.deleted);
         let mut record = known.map(|known| ScriptRecord::clone(&known)).unwrap_or_default();
         record.name.clone_from(&name);
+        let left_queues = record.leaves_queues;
+        record.leaves_queues = (is_new || left_queues) && !source.take_over;
         record.scheduled |= has_schedule;
         let created = !record.has(&version);
         let now = self.runs.now();
@@ -146,7 +150,23 @@ impl Scripts {
         }
         let current = source.activate || is_current;
         let deployed = Deployment { name, version: digits, created, current, unchanged: is_current, warnings };
-        Ok(PreparedDeployment { deployed, record: (created || activated).then_some(record), content })
+        let changed = created || activated || record.leaves_queues != left_queues;
+        Ok(PreparedDeployment { deployed, record: changed.then_some(record), content })
+    }
+
+    /// Refuses to make a script current whose type workers execute.
+    async fn refuse_type_of_workers(&self, namespace: &Namespace, name: &str) -> Result<(), ScriptError> {
+        let open = self.open_code_runs(namespace, name).await?;
+        if open > 0 {
+            return Err(ScriptError::Precondition(format!("{open} open runs of \"{name}\" are no scripts")));
+        }
+        let queue = self.runs.queue_of_workers_since(namespace, name, self.runs.now() - DAY).await?;
+        match queue {
+            Some(queue) => Err(ScriptError::Precondition(format!(
+                "workers have run \"{name}\" on task queue \"{queue}\" in the last day"
+            ))),
+            None => Ok(()),
+        }
     }
 
     async fn store_record(
@@ -227,6 +247,9 @@ impl Scripts {
         version: Version,
         identity: String,
     ) -> Result<String, ScriptError> {
+        if known.current().is_none() {
+            self.refuse_type_of_workers(namespace, &known.name).await?;
+        }
         let mut record = known.clone();
         let version_bytes = Bytes::copy_from_slice(&version);
         record.activations.push(Activation { version: version_bytes, time: self.runs.now(), identity });

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::{
     error::damaged,
     host::Scripts,
-    replay::{self, ReplaySettings},
+    replay::{self, ReplaySettings, StepBudget},
     values::{payloads, wire_payload},
 };
 
@@ -40,6 +40,8 @@ pub struct ScriptRunView {
     pub source: Vec<u8>,
     /// The name of its file.
     pub file_name: String,
+    /// Who executes it, in words.
+    pub executed_by: String,
 }
 
 impl Scripts {
@@ -98,7 +100,9 @@ impl Scripts {
             (code, version) = (versions.last().code.clone(), script::hex(&versions.last().version));
             let (settings, base) = (ReplaySettings::of(namespace), run.clone());
             let replay = move || {
-                let replayed = replay::replay(&versions, &base, &history, at_event + 1, &settings, begin.as_ref())?;
+                let (until, begun) = (at_event + 1, begin.as_ref());
+                let pace = &mut StepBudget::default();
+                let replayed = replay::replay(&versions, &base, &history, until, &settings, begun, pace)?;
                 Ok::<_, CallError>(replayed.map(|replayed| replayed.state).or(begin.map(|begin| begin.state)))
             };
             let replayed = self.host.threads.run(namespace.key, replay).await??;
@@ -121,6 +125,7 @@ impl Scripts {
             status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
             source,
             file_name,
+            executed_by: script::executor(run).unwrap_or_default(),
         })
     }
 

@@ -49,6 +49,6 @@ pub use error::ScriptError;
 pub use host::ScriptHost;
 pub use host::Scripts;
 pub use inspect::ScriptRunView;
-pub use list::ScriptInfo;
+pub use list::{ScheduledRun, ScriptInfo};
 pub use moving::{MoveCall, MovedRun};
 pub use records::{Activation, VersionRecord};

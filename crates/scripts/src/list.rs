@@ -3,17 +3,24 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use segno_engine::script::{self, hex};
+use segno_engine::{
+    Run,
+    script::{self, hex},
+};
 use segno_flow::hir::FunctionKind;
 use segno_proto::enums::WorkflowExecutionStatus;
 use segno_runs::{error::CallError, namespaces::Namespace};
-use segno_store::visibility::{Attribute, Comparison, Filter, Value};
+use segno_store::{
+    ReadLimit,
+    visibility::{Attribute, Comparison, Filter, ListQuery, Order, Value},
+};
 
 use super::{
     code_cache::VersionCode,
     error::ScriptError,
     host::Scripts,
     records::{Activation, ScriptRecord, VersionRecord, parse_digits},
+    schedule,
 };
 
 /// Versions with open runs of which is looked whether they can be executed.
@@ -38,6 +45,23 @@ pub struct ScriptInfo {
     pub handlers: Vec<(String, String)>,
     /// The cron text of its `schedule`, if it has one.
     pub schedule: Option<String>,
+    /// The run of that schedule, if it is there.
+    pub scheduled_run: Option<ScheduledRun>,
+    /// Whether it also executes what is started on task queues of workers.
+    pub takes_over: bool,
+}
+
+/// The open run of a schedule. Times are nanoseconds since the epoch; 0 is none.
+#[derive(Clone, Debug, Default)]
+pub struct ScheduledRun {
+    /// Its workflow id.
+    pub workflow_id: String,
+    /// When it begins; 0 once it has begun.
+    pub next: i64,
+    /// When the one before it began.
+    pub last: i64,
+    /// Whether it is paused.
+    pub paused: bool,
 }
 
 impl Scripts {
@@ -115,7 +139,32 @@ impl Scripts {
             found.handlers.extend(code.handlers(kind).map(|name| (word.to_owned(), name.to_owned())));
         }
         found.schedule = code.schedule().map(|schedule| schedule.cron.to_string());
+        if found.schedule.is_some() {
+            found.scheduled_run = self.scheduled_run(namespace, &known.name).await?;
+        }
         Ok(())
+    }
+
+    /// The run of a schedule, and when the one before it began.
+    async fn scheduled_run(&self, namespace: &Namespace, name: &str) -> Result<Option<ScheduledRun>, CallError> {
+        let workflow_id = schedule::workflow_id(name);
+        let query = ListQuery {
+            namespace: namespace.key,
+            filter: Filter::Compare(Attribute::WorkflowId, Comparison::Equal, Value::Text(workflow_id.clone())),
+            order: Order::Newest,
+            as_of: self.runs.now(),
+            after: None,
+            limit: 2,
+        };
+        let page = self.runs.store.list_within(&query, &ReadLimit::none()).await?;
+        let mut runs = page.runs.into_iter().filter_map(|found| Run::decode(found.state.ok()?).ok());
+        let Some(open) = runs.next().filter(Run::is_running) else { return Ok(None) };
+        Ok(Some(ScheduledRun {
+            workflow_id,
+            next: open.state().first_task_due,
+            last: runs.next().map_or(0, |before| before.info.execution_time()),
+            paused: open.is_paused(),
+        }))
     }
 
     /// The source of a version, the current one if none is named, with its digits and file name.
@@ -178,6 +227,7 @@ fn info(record: &ScriptRecord) -> ScriptInfo {
         current: record.current().map(|version| Bytes::copy_from_slice(&version)).unwrap_or_default(),
         versions: record.versions.clone(),
         activations: record.activations.clone(),
+        takes_over: !record.leaves_queues,
         ..Default::default()
     }
 }

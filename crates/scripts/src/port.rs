@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use segno_engine::{Run, Transition, script::Version};
+use segno_engine::{Run, Transition};
 use segno_proto::{common::Payloads, events::HistoryEvent, query::WorkflowQuery};
 use segno_runs::{
     error::CallError,
-    ports::{AfterCommit, Pending, ScriptAt, ScriptTurns},
+    ports::{AfterCommit, CurrentScript, Pending, ScriptAt, ScriptTurns},
     runs::Runs,
     slots::{Current, WorkflowKey},
 };
@@ -20,8 +20,9 @@ impl ScriptTurns for ScriptHost {
         Box::pin(async move { Scripts::new(self, runs).load().await })
     }
 
-    fn current_version(&self, namespace: NamespaceKey, name: &str) -> Option<Version> {
-        self.registry.current(namespace, name)
+    fn current(&self, namespace: NamespaceKey, name: &str) -> Option<CurrentScript> {
+        let record = self.registry.record(namespace, name)?;
+        Some(CurrentScript { version: record.current()?, takes_over: !record.leaves_queues })
     }
 
     fn take_turns<'a>(

@@ -27,6 +27,10 @@ pub(super) struct ScriptRecord {
     /// Whether some version has a schedule, so that there may be a run of it.
     #[prost(bool, tag = "5")]
     pub scheduled: bool,
+    /// Whether starts on queues of workers are left to these. Not so of names that take over, and of those that were
+    /// deployed before there was a choice.
+    #[prost(bool, tag = "6")]
+    pub leaves_queues: bool,
 }
 
 /// A version of a script.

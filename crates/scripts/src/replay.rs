@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use segno_engine::{
-    Run, Shared,
+    Rejection, Run, Shared,
     reset::ScriptPast,
     script::{OperationKind, WAKES},
     state::{Script, ScriptOperation, ScriptWakeSet},
 };
-use segno_flow::interface::{Command, Event, EventKind, Limits, TurnResult, Unpaced};
+use segno_flow::interface::{Command, Event, EventKind, Limits, Pace, TurnError, TurnResult, Unpaced};
 use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
     timestamp_nanos,
@@ -59,7 +59,7 @@ impl Scripts {
         };
         let (settings, base, state) =
             (ReplaySettings::of(&namespace), run.clone(), begin.as_ref().map(|begin| begin.state.clone()));
-        let replay = move || replay(&versions, &base, &history, until, &settings, begin.as_ref());
+        let replay = move || replay(&versions, &base, &history, until, &settings, begin.as_ref(), &mut Unpaced);
         let Some(replayed) = self.host.threads.run(namespace.key, replay).await?? else {
             return at(fresh, state);
         };
@@ -124,6 +124,7 @@ pub(super) fn replay(
     until: i64,
     settings: &ReplaySettings,
     begin: Option<&Checkpoint>,
+    pace: &mut impl Pace,
 ) -> Result<Option<ReplayResult>, CallError> {
     let ReplaySettings { types, limits } = settings;
     let begun_after = begin.map_or(0, |begin| begin.record.event_id);
@@ -161,8 +162,14 @@ pub(super) fn replay(
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
         input.extend(accepted(&history[place..], time));
         let state = replayed.as_ref().map(|turned| &*turned.state).or(kept.as_deref());
-        let turned = segno_flow::turn(&version.code, state, &input, limits, &mut Unpaced).map_err(|error| {
-            CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
+        let turned = segno_flow::turn(&version.code, state, &input, limits, pace).map_err(|error| match error {
+            TurnError::GivenUp => Rejection::Precondition(format!(
+                "the turns from event {begun_after} to event {} take more than {SHOWN_STEPS_MAX} steps, which are not repeated to show a \
+                 state of the past",
+                until - 1
+            ))
+            .into(),
+            error => CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key)),
         })?;
         called.extend(turned.commands.iter().filter_map(|command| match command {
             Command::ScheduleNexus(order) => Some(order.id.clone()),
@@ -184,6 +191,32 @@ pub(super) fn replay(
         taken_event_id,
         operations: known.wake.operations.clone(),
     }))
+}
+
+/// Steps that are repeated at most to show a state of the past: about a second.
+const SHOWN_STEPS_MAX: u64 = 20_000_000;
+
+/// Ends a replay after a number of steps.
+pub(super) struct StepBudget {
+    left: u64,
+    /// Steps of the turn under way that are counted already.
+    counted: u64,
+}
+
+impl Default for StepBudget {
+    fn default() -> Self {
+        Self { left: SHOWN_STEPS_MAX, counted: 0 }
+    }
+}
+
+impl Pace for StepBudget {
+    fn go_on(&mut self, steps: u64) -> bool {
+        // Fewer steps than before are those of another turn.
+        let more = steps.checked_sub(self.counted).unwrap_or(steps);
+        self.counted = steps;
+        self.left = self.left.saturating_sub(more);
+        self.left > 0
+    }
 }
 
 /// The state after a turn, in the version to which the run moved after it.
@@ -248,4 +281,17 @@ fn begun(event: &HistoryEvent, called: &mut VecDeque<String>) -> Option<ScriptOp
         _ => return None,
     };
     Some(ScriptOperation { event_id: event.event_id, kind: kind as i32, id, name, wake: WAKES, wakes_on_start: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_all_turns_count() {
+        let mut budget = StepBudget { left: 10_000, counted: 0 };
+        assert!([1000, 2000, 3000].into_iter().all(|steps| budget.go_on(steps)));
+        assert!([1000, 5000, 6000].into_iter().all(|steps| budget.go_on(steps)), "9,000 in two turns");
+        assert!(!budget.go_on(1000), "10,000 in three");
+    }
 }

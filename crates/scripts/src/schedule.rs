@@ -7,8 +7,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use segno_engine::{
-    Run, script,
-    start::StartOptions,
+    Run,
+    script::{self, Version},
+    start::{Start, StartOptions},
     terminate::{self, Terminate},
 };
 use segno_flow::Schedule;
@@ -30,6 +31,11 @@ const PREFIX: &str = "flow-schedule/";
 /// When a schedule is looked at again for which its namespace had no room.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
+/// The workflow id of the runs of a script's schedule.
+pub(super) fn workflow_id(name: &str) -> String {
+    format!("{PREFIX}{name}")
+}
+
 impl Scripts {
     /// Follows the schedules of all scripts that have one.
     pub(super) async fn follow_schedules(&self) {
@@ -47,7 +53,7 @@ impl Scripts {
             Some(version) => self.code(namespace.key, name, version).await?.schedule().cloned(),
             None => None,
         };
-        let key = WorkflowKey::new(namespace.key, &format!("{PREFIX}{name}"));
+        let key = WorkflowKey::new(namespace.key, &workflow_id(name));
         let current = match self.runs.snapshot(&key, "").await {
             Ok(current) => Some(current.run.clone()),
             Err(CallError::WorkflowNotFound { .. }) => None,
@@ -56,9 +62,9 @@ impl Scripts {
         let open = current.filter(|run| run.is_running());
         let waits = open.as_ref().is_some_and(|run| run.state().first_task_due > 0);
         match (schedule, &open) {
-            (Some(schedule), None) => self.start_schedule(namespace, name, &schedule).await,
+            (Some(schedule), None) => self.start_schedule(namespace, name, version, &schedule).await,
             (Some(schedule), Some(run)) if waits && !run.is_paused() && script::version(run) != version => {
-                self.start_schedule(namespace, name, &schedule).await
+                self.start_schedule(namespace, name, version, &schedule).await
             }
             (None, Some(run)) if waits => {
                 let request = Terminate {
@@ -73,7 +79,13 @@ impl Scripts {
         }
     }
 
-    async fn start_schedule(&self, namespace: &Namespace, name: &str, schedule: &Schedule) -> Result<(), CallError> {
+    async fn start_schedule(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        version: Option<Version>,
+        schedule: &Schedule,
+    ) -> Result<(), CallError> {
         let cron = match schedule.zone.is_empty() {
             true => schedule.cron.to_string(),
             false => format!("CRON_TZ={} {}", schedule.zone, schedule.cron),
@@ -86,7 +98,7 @@ impl Scripts {
         });
         let options = StartOptions {
             namespace: namespace.name.clone(),
-            workflow_id: format!("{PREFIX}{name}"),
+            workflow_id: workflow_id(name),
             workflow_type: Some(WorkflowType { name: name.to_owned() }),
             task_queue: Some(TaskQueue { name: queue, kind: TaskQueueKind::Normal as i32, ..Default::default() }),
             input: payload.map(|payload| Payloads { payloads: vec![payload] }),
@@ -97,7 +109,7 @@ impl Scripts {
             cron_schedule: cron,
             ..Default::default()
         };
-        let start = namespace.start(options);
+        let start = Start { script: version, ..namespace.start(options) };
         self.runs.start_workflow(start).await.map(|_| ())
     }
 

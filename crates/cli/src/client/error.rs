@@ -115,6 +115,10 @@ impl ClientError {
             Code::NotFound if message.starts_with("there is no script") => Some(
                 "`segno flow list` shows the scripts there are, `segno flow deploy FILE` adds one; is the --namespace right?",
             ),
+            Code::FailedPrecondition if what == "deploy" && is_type_of_workers(&message) => Some(
+                "Give the script another name, or take the type over with `segno flow deploy --take-over`: the script then executes \
+                 what is started from now on, on every task queue, and open runs stay with their workers",
+            ),
             code if what.ends_with("deployment") || what.ends_with("version") => deployment_hint(code, &message),
             Code::NotFound if message.contains("namespace") => {
                 Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
@@ -193,6 +197,11 @@ fn deployment_hint(code: Code, message: &str) -> Option<&'static str> {
 pub fn is_too_large(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("larger than max") || message.contains("too large")
+}
+
+/// Whether a deployment was refused because workers execute the type.
+fn is_type_of_workers(message: &str) -> bool {
+    message.ends_with("are no scripts") || message.starts_with("workers have run ")
 }
 
 /// Whether the other side speaks no gRPC.

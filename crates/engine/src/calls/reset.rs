@@ -316,6 +316,7 @@ fn send_again(draft: &mut Draft, past: &[HistoryEvent], is_member: Membership<'_
                 let inherited = inherit::by_child(&draft.run, &a, is_member);
                 draft.send(Content::StartChild(StartChild {
                     initiated_event_id: id,
+                    shares_queue: StartChild::shares_queue(&draft.run.info.task_queue, &a),
                     attributes: *a,
                     root,
                     user_metadata,

@@ -117,6 +117,7 @@ pub(super) fn apply(
     draft.send(Content::StartChild(StartChild {
         initiated_event_id: id,
         inherited,
+        shares_queue: StartChild::shares_queue(&info.task_queue, &initiated),
         attributes: StartChildWorkflowExecutionInitiatedEventAttributes { priority, ..initiated },
         root: info.root.clone().unwrap_or_default(),
         user_metadata,

@@ -44,7 +44,8 @@ pub fn start(start: Start, signals: Vec<Signal>, context: Context) -> Applied<()
 /// Like [`start`] but leaves the transition open for calls that add to it (an eager task). Signals that come with the
 /// start are there before the first workflow task.
 pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: Context) -> Draft {
-    let Start { mut options, namespace_key, namespace_id, retention, parent, root, chain, script } = start;
+    let Start { mut options, namespace_key, namespace_id, retention, parent, root, chain, names_queue: _, script } =
+        start;
     clamp_timeouts(&mut options);
     let now = context.now;
     let run_id = context.new_run_id();

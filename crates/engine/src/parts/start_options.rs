@@ -118,14 +118,26 @@ pub struct Start {
     pub root: Option<WorkflowExecution>,
     /// The place of the run in its chain, from the run before it.
     pub chain: Option<Chain>,
-    /// The version of the script that its type names, if it does.
+    /// Whether its task queue was named, and is not that of its parent.
+    pub names_queue: bool,
+    /// The version of the script that executes it, if one does.
     pub script: Option<Version>,
 }
 
 impl Start {
     /// The start of a run that has no parent, follows no other run and is no script.
     pub fn new(namespace_key: u32, namespace_id: String, retention: Nanos, options: StartOptions) -> Self {
-        Self { options, namespace_key, namespace_id, retention, parent: None, root: None, chain: None, script: None }
+        Self {
+            options,
+            namespace_key,
+            namespace_id,
+            retention,
+            parent: None,
+            root: None,
+            chain: None,
+            names_queue: true,
+            script: None,
+        }
     }
 }
 

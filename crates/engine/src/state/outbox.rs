@@ -85,6 +85,16 @@ pub struct StartChild {
     /// The versioning that the child has from its parent.
     #[prost(message, optional, tag = "5")]
     pub inherited: Option<InheritedVersioning>,
+    /// Whether its task queue is that of its parent.
+    #[prost(bool, tag = "6")]
+    pub shares_queue: bool,
+}
+
+impl StartChild {
+    /// Whether a child, by its initiated event, has the task queue of its parent.
+    pub(crate) fn shares_queue(parent: &str, child: &StartChildWorkflowExecutionInitiatedEventAttributes) -> bool {
+        child.task_queue.as_ref().is_some_and(|queue| queue.name == parent)
+    }
 }
 
 /// See [`Content::Signal`].

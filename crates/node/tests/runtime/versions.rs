@@ -477,7 +477,7 @@ async fn the_use_of_a_queue_is_told_by_versions() {
     rollout.start_pinned("y", "2").await;
     let queue = MemberQueue { name: story::QUEUE.to_owned(), kind: QueueType::Workflow };
     let used = async |build| {
-        let found = rollout.node.runs.queue_use(rollout.namespace, &queue, &version(build)).await;
+        let found = rollout.node.runs.queue_use(rollout.namespace, &queue, Some(&version(build))).await;
         let found = found.expect("it is known");
         let of_default = found.stats_by_priority.get(&3).map(|stats| stats.approximate_backlog_count);
         (found.stats.approximate_backlog_count, of_default, found.has_pollers)

@@ -61,7 +61,7 @@ impl Runs {
         let version = Arc::new(deployment.version(build));
         let mut has_pollers = false;
         for queue in deployment.versions.get(build).into_iter().flat_map(|version| version.members()) {
-            has_pollers = self.queue_use(namespace, &queue, &version).await?.has_pollers;
+            has_pollers = self.queue_use(namespace, &queue, Some(&version)).await?.has_pollers;
             if has_pollers {
                 break;
             }
@@ -69,12 +69,12 @@ impl Runs {
         Ok(VersionUse { pinned: pinned.of(&deployment.name, build), has_pollers })
     }
 
-    /// How workers of a version use a queue, wherever its home is.
+    /// How workers of a version use a queue, wherever its home is; of all versions and of none, if none is named.
     pub async fn queue_use(
         &self,
         namespace: NamespaceKey,
         queue: &MemberQueue,
-        version: &Version,
+        version: Option<&Version>,
     ) -> Result<QueueUse, CallError> {
         match self.queue_uses.get() {
             Some(queues) => queues.queue_use(namespace, queue, version).await,

@@ -96,7 +96,7 @@ impl Runs {
         if target.is_some_and(|target| target.deployment_name != deployment.name) {
             return Ok(false);
         }
-        Ok(self.queue_use(namespace, queue, &version).await?.has_tasks())
+        Ok(self.queue_use(namespace, queue, Some(&version)).await?.has_tasks())
     }
 }
 

@@ -213,7 +213,8 @@ mod tests {
     fn speculative_tasks_wait_and_are_discarded_as_the_namespace_says() {
         let of_server = Limits::default();
         assert_eq!(Settings::default().limits(of_server), of_server);
-        let set = read(&[(SPECULATIVE_WAIT, "250"), (DISCARDED_EVENTS, "0")]).expect("they are right").limits(of_server);
+        let set =
+            read(&[(SPECULATIVE_WAIT, "250"), (DISCARDED_EVENTS, "0")]).expect("they are right").limits(of_server);
         assert_eq!((set.speculative_schedule_to_start, set.discard_events), (250_000_000, 0));
         for (name, value) in [(SPECULATIVE_WAIT, "0"), (SPECULATIVE_WAIT, "600001"), (DISCARDED_EVENTS, "10001")] {
             assert!(read(&[(name, value)]).is_err_and(|text| text.contains(" from ")), "{name}={value}");

@@ -372,7 +372,12 @@ impl Runs {
             inherited: start.inherited.clone().map(Box::new),
             ..Default::default()
         };
-        let call = Start { parent: Some(parent), root: Some(start.root.clone()), ..namespace.start(options) };
+        let call = Start {
+            parent: Some(parent),
+            root: Some(start.root.clone()),
+            names_queue: !start.shares_queue,
+            ..namespace.start(options)
+        };
         match self.start_child_workflow(call).await {
             Ok(outcome) => Ok(DeliveryResult::Started(outcome.run.info.run_id.clone())),
             // The protocol has no cause for a script that does not exist.

@@ -11,7 +11,7 @@ pub use effects::{Effects, EffectsPort};
 pub use http_sender::{DueCallback, HttpSender, HttpSenderPort};
 use std::pin::Pin;
 
-pub use scripts::{AfterCommit, Pending, ScriptAt, ScriptTurns};
+pub use scripts::{AfterCommit, CurrentScript, Pending, ScriptAt, ScriptTurns};
 pub use system_operations::{SystemCall, SystemOperations, SystemOperationsPort};
 
 /// The future of a method of a port.

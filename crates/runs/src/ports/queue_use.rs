@@ -13,7 +13,7 @@ use segno_store::NamespaceKey;
 use super::PortFuture;
 use crate::error::CallError;
 
-/// How workers of one version use a queue.
+/// How workers of one version, or of all, use a queue.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct QueueUse {
     /// The tasks that wait for them now, and the rates at which tasks come and go.
@@ -36,12 +36,13 @@ impl QueueUse {
 
 /// The queues of all nodes.
 pub trait QueueUses: Send + Sync + 'static {
-    /// How workers of a version use a queue. An error if the queue's home cannot be reached.
+    /// How workers of a version use a queue; of all versions and of none, if none is named. An error if the queue's home cannot
+    /// be reached.
     fn queue_use<'a>(
         &'a self,
         namespace: NamespaceKey,
         queue: &'a MemberQueue,
-        version: &'a Version,
+        version: Option<&'a Version>,
     ) -> PortFuture<'a, Result<QueueUse, CallError>>;
 }
 

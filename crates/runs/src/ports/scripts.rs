@@ -34,13 +34,22 @@ pub struct ScriptAt {
     pub checkpoint: Option<(u32, Bytes)>,
 }
 
+/// A script that has a current version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrentScript {
+    /// The version.
+    pub version: Version,
+    /// Whether it executes its type also where workers do, see [`crate::executors`].
+    pub takes_over: bool,
+}
+
 /// Executes the turns of runs that are scripts.
 pub trait ScriptTurns: Send + Sync {
     /// Reads the names of all scripts from storage, at the start and when another node changed them.
     fn load<'a>(self: Arc<Self>, runs: &'a Arc<Runs>) -> Pending<'a, Result<(), CallError>>;
 
-    /// The current version of a script, with which new runs of that name begin; `None` if there is no such script.
-    fn current_version(&self, namespace: NamespaceKey, name: &str) -> Option<Version>;
+    /// The script of a name, with whose current version its new runs begin; `None` if there is none.
+    fn current(&self, namespace: NamespaceKey, name: &str) -> Option<CurrentScript>;
 
     /// Adds the turns that follow from a transition to it, as many as can be taken at once. `current` is the run as it is
     /// stored, unless it is new. What it gives is called after the commit.
@@ -95,7 +104,7 @@ impl ScriptTurns for NoScripts {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn current_version(&self, _: NamespaceKey, _: &str) -> Option<Version> {
+    fn current(&self, _: NamespaceKey, _: &str) -> Option<CurrentScript> {
         None
     }
 

@@ -66,6 +66,7 @@ impl WorkflowExplanations {
             endpoints: self.endpoints(handlers, run).await?,
             workers: leases.into_iter().map(|lease| (lease.worker.clone(), lease)).collect(),
             script,
+            namesake: self.node.scripts.current_version(&namespace, &run.info.workflow_type).is_some(),
             close_event,
         };
         Ok(Response::new(ExplainResponse {
@@ -75,6 +76,7 @@ impl WorkflowExplanations {
             status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
             reasons: why::reasons(&seen),
             last_task_failure: why::last_task_failure(run.state()),
+            executed_by: script::executor(run).unwrap_or_default(),
         }))
     }
 

@@ -10,12 +10,12 @@ use segno_proto::{
         ActivateRequest, ActivateResponse, Activation, CheckRequest, CheckResponse, DeleteRequest, DeleteResponse,
         DeployFile, DeployRequest, DeployResponse, DescribeRequest, DescribeResponse, DescribeRunRequest,
         DescribeRunResponse, Diagnostic, Diagnostics, Flow, FlowVersion, GetSourceRequest, GetSourceResponse, Handler,
-        ListRequest, ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
+        ListRequest, ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse, ScheduledRun,
     },
 };
 use tonic::{Code, Request, Response, Status};
 
-use super::Workflows;
+use super::{Workflows, describe::time};
 use crate::status;
 
 /// Names in one page.
@@ -114,6 +114,7 @@ impl FlowCalls {
             status: seen.status,
             source: seen.source.into(),
             file_name: seen.file_name,
+            executed_by: seen.executed_by,
         }))
     }
 
@@ -218,6 +219,13 @@ fn flow(found: ScriptInfo) -> Flow {
         activations: activations.collect(),
         handlers: found.handlers.into_iter().map(|(kind, name)| Handler { kind, name }).collect(),
         schedule: found.schedule.unwrap_or_default(),
+        takes_over: found.takes_over,
+        scheduled_run: found.scheduled_run.map(|run| ScheduledRun {
+            workflow_id: run.workflow_id,
+            next: time(run.next),
+            last: time(run.last),
+            paused: run.paused,
+        }),
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct RunSnapshot<'a> {
     pub(crate) workers: BTreeMap<String, LeaseView>,
     /// Where a script stands, if the run is one and its state can be read.
     pub(crate) script: Option<ScriptSnapshot>,
+    /// Whether there is a script with the name of its type.
+    pub(crate) namesake: bool,
     /// The last event of a closed run.
     pub(crate) close_event: Option<HistoryEvent>,
 }
@@ -94,6 +96,7 @@ pub(crate) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
         found.push(waits_in_code(seen));
     }
     pending::add_deadline(seen, &mut found);
+    script::add_namesake(seen, &mut found);
     found
 }
 

@@ -66,6 +66,21 @@ pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     }
 }
 
+/// Says that workers execute the run although there is a script of that name.
+pub(super) fn add_namesake(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
+    if !seen.namesake || seen.run.state().script.is_some() {
+        return;
+    }
+    let info = &seen.run.info;
+    let (queue, name) = (words::quoted(&info.task_queue), words::text(&info.workflow_type));
+    let text = format!(
+        "Workers of task queue {queue} execute it, and not the script {name}: when it was started, workers polled this queue or had \
+         executed this type there, or there was no such script."
+    );
+    let hint = "Deploy the script with `segno flow deploy --take-over`, and it executes what is started from now on.";
+    found.push(Reason { hint: hint.to_owned(), ..reason("NOT_THE_SCRIPT", text) });
+}
+
 /// One thing that is waited for: `signal "approve" since 2026-11-17T06:00:00Z (for 12 s)`.
 fn describe(item: &Value, codes: &[Value], now: Nanos) -> String {
     let text = |name: &str| item[name].as_str().unwrap_or_default();

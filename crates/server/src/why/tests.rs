@@ -58,6 +58,7 @@ fn seen(run: &Run) -> RunSnapshot<'_> {
         endpoints: BTreeMap::new(),
         workers: BTreeMap::new(),
         script: None,
+        namesake: false,
         close_event: None,
     }
 }

@@ -21,7 +21,8 @@ pub struct Deploy {
     /// Store the version and leave the current one as it is.
     #[arg(long)]
     no_activate: bool,
-    /// Deploy although workflows in code of that type are open.
+    /// Deploy although workers execute workflows of that type; from now on the script executes what is started, on every task
+    /// queue.
     #[arg(long)]
     take_over: bool,
     /// Scripts, or directories of them.

@@ -5,7 +5,7 @@ use segno_proto::segno_flow::{Flow, ListRequest, ListResponse};
 
 use super::short;
 use crate::{
-    client::Client,
+    client::{Client, ClientError},
     output::{
         dynamic::decoded,
         table::{Cell, Table},
@@ -20,21 +20,28 @@ pub struct List {}
 impl List {
     /// Prints all scripts of the namespace.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let all = client.scripts().await?;
+        client.print(|| text(&all.flows, client.colors), || decoded("segno.flow.v1.ListResponse", &all))
+    }
+}
+
+impl Client {
+    /// All scripts of the namespace.
+    pub async fn scripts(&mut self) -> Result<ListResponse, ClientError> {
         let mut all = ListResponse::default();
         loop {
             let message = ListRequest {
-                namespace: client.namespace.clone(),
+                namespace: self.namespace.clone(),
                 page_size: 0,
                 next_page_token: std::mem::take(&mut all.next_page_token),
             };
-            let page = client.call("list scripts", message).await?;
+            let page = self.call("list scripts", message).await?;
             all.flows.extend(page.flows);
             all.next_page_token = page.next_page_token;
             if all.next_page_token.is_empty() {
-                break;
+                return Ok(all);
             }
         }
-        client.print(|| text(&all.flows, client.colors), || decoded("segno.flow.v1.ListResponse", &all))
     }
 }
 

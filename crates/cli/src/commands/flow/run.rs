@@ -1,18 +1,25 @@
 //! `segno flow run`.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use segno_proto::{
-    common::WorkflowType, enums::TaskQueueKind, taskqueue::TaskQueue, workflowservice::StartWorkflowExecutionRequest,
+    common::{Header, WorkflowType},
+    enums::TaskQueueKind,
+    taskqueue::TaskQueue,
+    workflowservice::StartWorkflowExecutionRequest,
 };
 
 use crate::{
     client::Client,
     commands::{Input, workflow::Outcome},
-    output::{Json, plain},
+    output::{Json, payload, plain},
 };
 
 /// The queue on which only scripts can be started.
 const QUEUE: &str = "segno-flow";
+/// The field of the header of a start that names the executor of the run.
+const EXECUTOR_HEADER: &str = "segno-executor";
 
 #[derive(Args, Clone, Debug)]
 #[command(
@@ -53,6 +60,10 @@ impl Run {
                 ..Default::default()
             }),
             input: self.input.payloads()?,
+            // Also on a queue of workers.
+            header: Some(Header {
+                fields: BTreeMap::from([(EXECUTOR_HEADER.to_owned(), payload::of_json("\"script\""))]),
+            }),
             identity: client.identity.clone(),
             request_id: crate::client::uuid()?,
             ..Default::default()

@@ -92,6 +92,9 @@ fn facts(flow: &Flow, version: &str, colors: bool) -> String {
     fields.add("Version", short(version));
     let current = if flow.current.is_empty() { "none" } else { short(&flow.current) };
     fields.add("Current", current);
+    if !flow.current.is_empty() {
+        fields.add("Queues", if flow.takes_over { "all" } else { "those without workers" });
+    }
     let handlers: Vec<_> =
         flow.handlers.iter().map(|handler| format!("{} {}", handler.kind, plain(&handler.name))).collect();
     fields.add("Handlers", handlers.join(", "));

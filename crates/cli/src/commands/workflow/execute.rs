@@ -22,7 +22,7 @@ impl Execute {
         let started = self.options.start(client).await?;
         let verb = if started.started { "started" } else { "runs already:" };
         eprintln!("segno: {verb} workflow {}, run {}", plain(&started.workflow_id), plain(&started.run_id));
-        client.warn_if_nobody_polls(&started.kind, &started.task_queue).await;
+        client.tell_executor(&started).await;
         let (run_id, last) = client.wait_for_end(&started.workflow_id, &started.run_id).await?;
         Outcome { workflow_id: started.workflow_id, run_id, last }.print(client)
     }

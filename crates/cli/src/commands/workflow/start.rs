@@ -22,7 +22,7 @@ impl Start {
     /// Starts a workflow and says which run it is.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let started = self.options.start(client).await?;
-        client.warn_if_nobody_polls(&started.kind, &started.task_queue).await;
+        client.tell_executor(&started).await;
         client.print(
             || {
                 let mut fields = Fields::new(client.colors);

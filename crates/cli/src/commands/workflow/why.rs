@@ -2,15 +2,12 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use segno_proto::{
-    segno_flow::DescribeRequest,
-    segno_workflow::{DescribeQueueRequest, ExplainRequest, ExplainResponse, Reason},
-};
+use segno_proto::segno_workflow::{DescribeQueueRequest, ExplainRequest, ExplainResponse, Reason};
 use tonic::Code;
 
 use crate::{
     client::{Client, ClientError, is_interruption, request},
-    commands::{Target, watch::Watch},
+    commands::{Target, watch::Watch, workflow::start_options::StartedWorkflow},
     output::{dynamic::decoded, plain, style::Style},
 };
 
@@ -80,18 +77,25 @@ impl Client {
 }
 
 impl Client {
-    /// Says on standard error that a workflow will wait, if no worker polls its queue. What cannot be found out is not
-    /// said.
-    pub async fn warn_if_nobody_polls(&mut self, workflow_type: &str, task_queue: &str) {
-        self.warn_if_no_worker(workflow_type, task_queue, "the workflow waits until a worker does").await;
+    /// Says on standard error that a script executes a workflow that was started on another queue than that of scripts, or that it will
+    /// wait, if no worker polls its queue. What cannot be found out is not said.
+    pub async fn tell_executor(&mut self, started: &StartedWorkflow) {
+        if started.task_queue == SCRIPT_QUEUE {
+            return;
+        }
+        match self.executed_by(&started.workflow_id, &started.run_id).await {
+            Some(script) => eprintln!("segno: executed by {}", plain(&script)),
+            None => self.warn_if_no_worker(&started.task_queue, "the workflow waits until a worker does").await,
+        }
     }
 
     /// The same before a worker is asked something about a workflow that is there.
     pub async fn warn_if_nobody_answers(&mut self, target: &Target) {
         let Ok(description) = self.describe(&target.workflow_id, &target.run_id).await else { return };
-        let info = description.workflow_execution_info.unwrap_or_default();
-        let kind = info.r#type.unwrap_or_default().name;
-        self.warn_if_no_worker(&kind, &info.task_queue, "only a worker can answer").await;
+        if self.executed_by(&target.workflow_id, &target.run_id).await.is_none() {
+            let queue = description.workflow_execution_info.unwrap_or_default().task_queue;
+            self.warn_if_no_worker(&queue, "only a worker can answer").await;
+        }
     }
 
     /// Says on standard error what keeps a workflow from going on, if that is something to look at. What cannot be found
@@ -108,32 +112,32 @@ impl Client {
         true
     }
 
-    async fn warn_if_no_worker(&mut self, workflow_type: &str, task_queue: &str, meaning: &str) {
-        if task_queue == SCRIPT_QUEUE {
-            return;
-        }
+    async fn warn_if_no_worker(&mut self, task_queue: &str, meaning: &str) {
         let message = DescribeQueueRequest { namespace: self.namespace.clone(), task_queue: task_queue.to_owned() };
         let Ok(answer) = self.send(request(message)).await else { return };
         let side = answer.into_inner().workflow.unwrap_or_default();
         // A worker that is busy asks again when it is done; one that died does not.
         let recent = side.last_poll.is_some_and(|last| Timestamp::now().as_second() - last.seconds < POLL_SECONDS);
-        if side.polls_waiting == 0 && !recent && !self.is_script(workflow_type).await {
+        if side.polls_waiting == 0 && !recent {
             eprintln!("segno: nobody polls task queue {} for workflow tasks: {meaning}", plain(task_queue));
         }
     }
 
-    /// Whether the server itself executes workflows of this type.
-    async fn is_script(&mut self, workflow_type: &str) -> bool {
-        let message = DescribeRequest { namespace: self.namespace.clone(), name: workflow_type.to_owned() };
-        let answer = self.send(request(message)).await;
-        answer.is_ok_and(|answer| answer.into_inner().flow.is_some_and(|flow| !flow.current.is_empty()))
+    /// The script that executes a run, in words; nothing if workers do, or it cannot be found out.
+    async fn executed_by(&mut self, workflow_id: &str, run_id: &str) -> Option<String> {
+        let explained = self.explain_if_possible(workflow_id, run_id).await.ok()??;
+        Some(explained.executed_by).filter(|script| !script.is_empty())
     }
 }
 
 /// The sentences, each with what to do and with its details below it.
 fn text(answer: &ExplainResponse, colors: bool) -> String {
     let kind = plain(&answer.workflow_type).into_owned();
-    let title = format!("Workflow {} ({kind}) {}.", plain(&answer.workflow_id), stands(&answer.status));
+    let executed_by = match answer.executed_by.as_str() {
+        "" => String::new(),
+        script => format!(", executed by {}", plain(script)),
+    };
+    let title = format!("Workflow {} ({kind}) {}{executed_by}.", plain(&answer.workflow_id), stands(&answer.status));
     let mut lines = vec![Style::Bold.paint(&title, colors)];
     lines.extend(answer.reasons.iter().flat_map(reason_lines));
     lines.join("\n")
@@ -183,5 +187,7 @@ mod tests {
             text(&answer, false),
             "Workflow w (W) has timed out.\n- Nobody polls.\n    at \\u{1b}f\n  Start a worker.\n- More."
         );
+        let by_script = ExplainResponse { executed_by: "script W".to_owned(), ..answer };
+        assert!(text(&by_script, false).starts_with("Workflow w (W) has timed out, executed by script W.\n"));
     }
 }

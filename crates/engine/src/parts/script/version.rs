@@ -1,7 +1,7 @@
 //! What names a script: its version, its queue and its search attribute.
 
 use bytes::Bytes;
-use segno_proto::common::Payload;
+use segno_proto::common::{Header, Payload};
 
 use crate::{
     payload,
@@ -18,6 +18,14 @@ pub const IDENTITY: &str = "segno-flow";
 /// The search attribute with the version of a script.
 pub const VERSION_ATTRIBUTE: &str = "SegnoFlowVersion";
 
+/// The field of the header of a start by which the starter says that a script is to execute the run.
+pub const EXECUTOR_HEADER: &str = "segno-executor";
+
+/// Whether the header of a start says that a script is to execute the run.
+pub fn is_asked_for(header: Option<&Header>) -> bool {
+    header.and_then(|header| header.fields.get(EXECUTOR_HEADER)).is_some_and(|payload| payload.data == "\"script\"")
+}
+
 /// A script of this version, as a run begins.
 pub fn new(version: Version) -> Script {
     Script { version: Bytes::copy_from_slice(&version), ..Default::default() }
@@ -26,6 +34,11 @@ pub fn new(version: Version) -> Script {
 /// The version of a run, if it is a script.
 pub fn version(run: &Run) -> Option<Version> {
     run.state.script.as_ref().and_then(|script| script.version.as_ref().try_into().ok())
+}
+
+/// Who executes a run if it is a script, in words.
+pub fn executor(run: &Run) -> Option<String> {
+    run.state.script.as_ref().map(|_| format!("script {}", run.info.workflow_type))
 }
 
 /// A version in hexadecimal digits.

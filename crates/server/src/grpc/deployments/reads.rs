@@ -91,7 +91,7 @@ impl Workflows {
         for queue in queues {
             let stats = match request.report_task_queue_stats {
                 true => {
-                    let found = self.node.runs.queue_use(namespace.key, &queue, &shared).await;
+                    let found = self.node.runs.queue_use(namespace.key, &queue, Some(&shared)).await;
                     Some(found.map_err(failed)?)
                 }
                 false => None,
