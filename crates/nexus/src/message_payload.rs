@@ -16,8 +16,8 @@ pub enum NotMessage {
     /// Its encoding is none that messages have.
     #[error("unable to decode: {0:?} is not the encoding of a message")]
     Encoding(String),
-    /// Its bytes are no such message.
-    #[error("unable to decode: proto: cannot parse invalid wire-format data")]
+    /// Its bytes are no such message. Temporal's text has that space.
+    #[error("unable to decode: proto:\u{a0}cannot parse invalid wire-format data")]
     Bytes,
     /// Its JSON is no such message.
     #[error("unable to decode: {0}")]

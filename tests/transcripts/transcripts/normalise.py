@@ -117,8 +117,6 @@ class Normaliser:
 
     def text(self, value: str, field: str = "") -> str:
         """Replaces what differs from run to run inside a string."""
-        # Go's protobuf library writes either kind of space, as the build of the server has it.
-        value = value.replace("\u00a0", " ")
         value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
         value = value.replace("-" + self.nonce, "")
         for name, plain in self.names.items():

@@ -189,6 +189,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             standalone_activity_start_delay: true,
             standalone_activity_batch_operations: true,
             standalone_activity_operator_commands: true,
+            standalone_nexus_operation: node.runs.options.nexus_standalone,
             workflow_pause: node.runs.options.workflow_pause,
             workflow_task_completion_pagination: node.runs.completion_pages.is_some(),
             ..Default::default()

@@ -303,3 +303,10 @@ def no_workflows(s: Session) -> None:
     s.describe("a")
     terminate(s, "a")
     s.describe("a")
+
+
+@scenario
+def announced(s: Session) -> None:
+    """SDKs learn from a namespace that it has them."""
+    found = s.silent("DescribeNamespace").namespace_info.capabilities
+    s.observe("capabilities", {"standalone_nexus_operation": found.standalone_nexus_operation})
