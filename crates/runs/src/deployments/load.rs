@@ -15,7 +15,10 @@ impl Runs {
         for namespace in namespaces {
             let key = namespace.key;
             let mut stored = StoredDeployments::default();
-            let add = |document: Document| Ok(stored.add(&document.name, document.content));
+            let add = |document: Document| {
+                stored.add(&document.name, document.content);
+                Ok(())
+            };
             self.each_document(key, PREFIX, add).await?;
             let loaded = stored.finish();
             for (deployment, why) in self.deployments.set_unreadable(key, loaded.unreadable) {

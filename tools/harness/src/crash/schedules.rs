@@ -91,8 +91,7 @@ async fn changed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
         request_id: format!("update-{id}"),
         ..Default::default()
     };
-    let reply = client.insist(&call).await;
-    reply.map_err(|status| asked.refused(&status))?;
+    client.insist(&call).await.map_err(|status| asked.refused(&status))?;
     asked.check(client, |said| notes_of(said) == "updated").await?;
 
     let asked = ScheduleRequest::new(shared, id, "trigger");
@@ -107,8 +106,7 @@ async fn changed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
             request_id: format!("trigger-{number}-{id}"),
             ..Default::default()
         };
-        let reply = client.insist(&call).await;
-        reply.map_err(|status| asked.refused(&status))?;
+        client.insist(&call).await.map_err(|status| asked.refused(&status))?;
     }
     let said = actions_taken(client, &asked, 2).await?;
     workflows_ended(shared, client, id, &said, 2).await?;
@@ -173,8 +171,7 @@ impl<'a> ScheduleRequest<'a> {
 
     async fn describe(&self, client: &mut Client) -> Result<DescribeScheduleResponse, Breach> {
         let call = DescribeScheduleRequest { namespace: NAMESPACE.to_owned(), schedule_id: self.id.to_owned() };
-        let reply = client.insist(&call).await;
-        Ok(reply.map_err(|status| self.refused(&status))?)
+        client.insist(&call).await.map_err(|status| self.refused(&status))
     }
 
     async fn check(
@@ -200,8 +197,7 @@ async fn create(client: &mut Client, asked: &ScheduleRequest<'_>, schedule: Sche
         request_id: format!("create-{}", asked.id),
         ..Default::default()
     };
-    let reply = client.insist(&call).await;
-    reply.map_err(|status| asked.refused(&status))?;
+    client.insist(&call).await.map_err(|status| asked.refused(&status))?;
     asked.shared.ledger.count_fact();
     Ok(())
 }

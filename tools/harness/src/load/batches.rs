@@ -84,7 +84,7 @@ async fn start_job(session: &Session, client: &mut Client, job: &str) -> Result<
 
 async fn described(client: &mut Client, job: &str) -> Result<DescribeBatchOperationResponse, tonic::Status> {
     let call = DescribeBatchOperationRequest { namespace: NAMESPACE.to_owned(), job_id: job.to_owned() };
-    Ok(client.call(call, CALL_TIMEOUT).await?)
+    client.call(call, CALL_TIMEOUT).await
 }
 
 async fn is_running(client: &mut Client, job: &str) -> bool {
