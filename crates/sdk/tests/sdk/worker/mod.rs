@@ -18,6 +18,7 @@ mod proxy;
 mod python;
 mod segno_only;
 mod shutdown;
+mod standalone;
 mod tasks;
 mod versions;
 
