@@ -16,6 +16,7 @@ mod operations;
 mod pages;
 mod proxy;
 mod python;
+mod restarts;
 mod segno_only;
 mod shutdown;
 mod standalone;
