@@ -3,6 +3,7 @@
 //! Each keeps the annotated item, so that tests can call it directly, and adds the types that name it elsewhere. The
 //! expansions only refer to `::segno_sdk`; items that are not public are in `::segno_sdk::__private`.
 
+mod calls;
 mod duration;
 mod handlers;
 mod names;
@@ -49,7 +50,8 @@ pub fn tasks(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a workflow of an `async fn`, or of an `impl` block with a method marked `#[run]`.
 ///
 /// A function stays as it is and gets a unit struct that stands for the workflow, as with [`macro@task`]. Options:
-/// `name = ".."`, `as = TypeName`, `dynamic`, and `versioning = "pinned"` or `"auto_upgrade"` for workers with a deployment.
+/// `name = ".."`, `as = TypeName`, `dynamic`, `versioning = "pinned"` or `"auto_upgrade"` for workers with a deployment, and
+/// `unchecked`.
 ///
 /// On an `impl` block the type itself is both the definition and the state. Its methods:
 ///
@@ -66,6 +68,11 @@ pub fn tasks(options: TokenStream, item: TokenStream) -> TokenStream {
 /// A handler marked `dynamic` takes all that have no other: it has the arguments `name: String, arguments: Vec<Value>` and
 /// no constant. `unfinished = "abandon"` on a signal or update says that the workflow may end while its handler runs;
 /// otherwise that is logged as a warning.
+///
+/// A call that replays would repeat with another outcome does not compile: `std::thread::sleep`, `SystemTime::now`,
+/// `tokio::time::sleep`, `tokio::spawn`, `rand::random` and their like, also inside of `select!` and other macros. The error says what
+/// to write instead. The closures of `ctx.run` and `ctx.run_async` may make them. The check reads the names in the function, or in
+/// the `impl` block, and not what other functions do; `unchecked` turns it off.
 #[proc_macro_attribute]
 pub fn workflow(options: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(options.into(), item.into()).into()

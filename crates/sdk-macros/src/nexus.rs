@@ -155,6 +155,7 @@ impl<'a> Operation<'a> {
 
             #(#conditions)*
             /// Schedules the operation.
+            #[track_caller]
             pub fn #method(&self, #parameter) -> ::segno_sdk::NexusFuture<#value> {
                 let #client = &self.0;
                 #client.start(Self::#constant, #passed)

@@ -17,6 +17,8 @@ pub struct Options {
     pub type_name: Option<Ident>,
     /// Where `dynamic` stands.
     pub dynamic: Option<Span>,
+    /// Whether a workflow may call what it likes.
+    pub unchecked: bool,
     pub timeout: Option<Duration>,
     pub schedule_to_close: Option<Duration>,
     pub schedule_to_start: Option<Duration>,
@@ -42,9 +44,9 @@ pub const TASK: &[&str] = &[
     "dynamic",
 ];
 /// Options of `#[workflow]` on a function.
-pub const WORKFLOW: &[&str] = &["name", "as", "dynamic", "versioning"];
+pub const WORKFLOW: &[&str] = &["name", "as", "dynamic", "versioning", "unchecked"];
 /// Options of `#[workflow]` on an `impl` block.
-pub const WORKFLOW_IMPL: &[&str] = &["name", "dynamic", "versioning"];
+pub const WORKFLOW_IMPL: &[&str] = &["name", "dynamic", "versioning", "unchecked"];
 /// Options of `#[nexus_service]` and of operations.
 pub const SERVICE: &[&str] = &["name"];
 /// Options of queries.
@@ -81,6 +83,10 @@ impl Options {
     fn read(&mut self, key: &Ident, input: ParseStream<'_>) -> syn::Result<()> {
         if key == "dynamic" {
             self.dynamic = Some(key.span());
+            return Ok(());
+        }
+        if key == "unchecked" {
+            self.unchecked = true;
             return Ok(());
         }
         input.parse::<Token![=]>()?;

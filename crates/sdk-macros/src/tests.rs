@@ -412,6 +412,64 @@ fn mistakes_in_workflow_types() {
     assert!(error.contains("generic"), "{error}");
 }
 
+/// A workflow with this body.
+fn workflow_of(options: TokenStream, body: &str) -> Vec<String> {
+    let body: TokenStream = body.parse().unwrap();
+    errors(workflow::expand(options, quote! { async fn f(ctx: Context) -> Result<()> { #body } }))
+}
+
+#[test]
+fn calls_that_a_replay_would_repeat_are_errors() {
+    let cases = [
+        ("std::thread::sleep(d);", "`std::thread::sleep`", "ctx.sleep(duration).await"),
+        ("thread::sleep(d);", "`std::thread::sleep`", "ctx.sleep(duration).await"),
+        ("tokio::time::sleep(d).await;", "`tokio::time::sleep`", "ctx.sleep(duration).await"),
+        ("select! { _ = time::sleep(d) => {} }", "`tokio::time::sleep`", "ctx.sleep(duration).await"),
+        ("let h = tokio::spawn(async { 1 });", "`tokio::spawn`", "ctx.spawn(future)"),
+        (
+            "x.push(::tokio::task::spawn_blocking(|| 1).await);",
+            "`tokio::task::spawn_blocking`",
+            "ctx.run(name, closure)",
+        ),
+        ("let t = SystemTime::now();", "`std::time::SystemTime::now`", "ctx.now()"),
+        ("x.unwrap_or_else(std::time::Instant::now);", "`std::time::Instant::now`", "ctx.now()"),
+        ("let n: u8 = rand::random();", "`rand::random`", "ctx.random()"),
+        ("let n = if a { rand::rng().random::<u8>() } else { 0 };", "`rand::rng`", "ctx.random()"),
+        ("rand::thread_rng().gen::<u8>();", "`rand::thread_rng`", "ctx.random()"),
+        ("let id = Uuid::new_v4();", "`uuid::Uuid::new_v4`", "ctx.random_uuid()"),
+        ("std::thread::spawn(move || {});", "`std::thread::spawn`", "make it a task"),
+        ("let d = chrono::Utc::now();", "`chrono::Utc::now`", "ctx.now()"),
+    ];
+    for (body, name, instead) in cases {
+        let errors = workflow_of(quote!(), body);
+        let [error] = errors.as_slice() else { panic!("{body}: {errors:?}") };
+        assert!(error.starts_with(name) && error.contains(instead), "{error}");
+        assert_eq!(workflow_of(quote!(unchecked), body), Vec::<String>::new(), "{body}");
+    }
+    assert_eq!(workflow_of(quote!(), "rand::random::<u8>(); SystemTime::now();").len(), 2);
+}
+
+#[test]
+fn calls_that_replay_does_not_repeat_are_none() {
+    for body in [
+        "ctx.run(\"now\", || SystemTime::now()).await?;",
+        "ctx.run::<_, u8>(\"r\", rand::random).await?;",
+        "ctx.run_async(\"slow\", || async { tokio::time::sleep(d).await; 1 }).await?;",
+        "use std::thread::sleep; use tokio::time::sleep as nap;",
+        "fn apart() { std::thread::sleep(d); } let n = rand::rngs::StdRng::seed_from_u64(7);",
+        "sleep(&ctx, d).await?; my::thread::pool::sleep(); let now = x.now(); clock::now(); ctx.spawn(f); let t = now;",
+    ] {
+        assert_eq!(workflow_of(quote!(), body), Vec::<String>::new(), "{body}");
+    }
+}
+
+#[test]
+fn calls_are_found_in_all_methods_of_a_workflow() {
+    let methods = "#[signal] fn s(&mut self) { self.at = SystemTime::now(); } fn helper(&self) { thread::sleep(d); }";
+    assert_eq!(errors(workflow::expand(quote!(), block(methods))).len(), 2);
+    assert_eq!(errors(workflow::expand(quote!(unchecked), block(methods))).len(), 0);
+}
+
 #[test]
 fn a_handler_for_all_names_has_no_constant() {
     let block = quote! {

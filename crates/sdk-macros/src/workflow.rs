@@ -2,9 +2,10 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{FnArg, Item, ItemFn, ItemImpl, Signature, Type, parse::Parser};
+use syn::{FnArg, ImplItem, Item, ItemFn, ItemImpl, Signature, Type, parse::Parser};
 
 use crate::{
+    calls,
     handlers::{self, Methods},
     names::{camel, local, plain},
     options::{Options, WORKFLOW, WORKFLOW_IMPL},
@@ -109,7 +110,10 @@ fn of_function(options: TokenStream, function: &ItemFn) -> syn::Result<TokenStre
     let (shared, conditions) = (shared_attributes(&function.attrs), conditions(&function.attrs));
     let visibility = &function.vis;
     let versioning = options.versioning();
+    let unsuited_calls = (!options.unchecked).then(|| calls::unsuited(&function.block));
     Ok(quote! {
+        #unsuited_calls
+
         #(#shared)*
         #[allow(dead_code)]
         #visibility struct #marker;
@@ -151,7 +155,10 @@ fn of_block(options: TokenStream, block: &ItemImpl, methods: &Methods) -> syn::R
     let conditions = conditions(&block.attrs);
     let handlers = local("handlers");
     let versioning = options.versioning();
+    let unsuited_calls = (!options.unchecked).then(|| unsuited_calls(block));
     Ok(quote! {
+        #unsuited_calls
+
         #constants
 
         #(#conditions)*
@@ -176,6 +183,15 @@ fn of_block(options: TokenStream, block: &ItemImpl, methods: &Methods) -> syn::R
             #run
         }
     })
+}
+
+/// Errors for the calls in all methods of a block.
+fn unsuited_calls(block: &ItemImpl) -> TokenStream {
+    let bodies = block.items.iter().filter_map(|item| match item {
+        ImplItem::Fn(method) => Some(&method.block),
+        _ => None,
+    });
+    bodies.map(calls::unsuited).collect()
 }
 
 /// The last segment of a type's path.

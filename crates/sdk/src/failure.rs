@@ -250,10 +250,6 @@ impl Failure {
             _ => None,
         }
     }
-
-    pub(crate) fn panic(payload: &(dyn std::any::Any + Send)) -> Self {
-        Self::application("Panic", panic_message(payload)).into()
-    }
 }
 
 /// A failure that is being made. It is used like a [`Failure`] and becomes one, or an [`Error`], with `into()`.
@@ -287,6 +283,11 @@ impl FailureBuilder {
         let mut wire = self.0.to_wire();
         wire.cause = Some(Box::new(cause.into().to_wire()));
         Self(Failure::from_wire(wire))
+    }
+
+    /// The functions that were called, for people.
+    pub(crate) fn stack_trace(self, stack_trace: String) -> Self {
+        Self(Failure::from_wire(wire::Failure { stack_trace, ..self.0.to_wire() }))
     }
 
     fn change(self, change: impl FnOnce(&mut wire::ApplicationFailureInfo)) -> Self {
@@ -422,14 +423,5 @@ impl PartialEq for Failure {
 impl StdError for Failure {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.cause().map(|cause| cause as &(dyn StdError + 'static))
-    }
-}
-
-/// The message of a panic.
-pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
-    match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
-        (Some(text), _) => (*text).to_owned(),
-        (None, Some(text)) => text.clone(),
-        (None, None) => "panicked".to_owned(),
     }
 }

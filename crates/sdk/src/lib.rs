@@ -100,7 +100,19 @@
 //!
 //! Time is [`Context::now`], random values are [`WorkflowContext::random`] and [`WorkflowContext::random_uuid`], and
 //! [`WorkflowContext::run`] executes a closure once and records its result. Clocks, threads and sockets of your own
-//! would differ in a replay: most of that panics at its line, or does not compile.
+//! would differ in a replay. The attribute does not compile the usual ones:
+//!
+//! ```compile_fail
+//! # use segno_sdk::prelude::*;
+//! #[workflow]
+//! async fn remind(ctx: Context) -> Result<()> {
+//!     std::thread::sleep(Duration::from_secs(60)); // error: write `ctx.sleep(duration).await`
+//!     Ok(())
+//! }
+//! ```
+//!
+//! So with `tokio::time::sleep`, `tokio::spawn`, `SystemTime::now`, `rand::random` and others ([`workflow`](macro@workflow)). What
+//! tokio offers panics in a workflow, also in functions that it calls, and the failure of the workflow task names the line and what to write.
 //!
 //! ## Messages
 //!
@@ -261,6 +273,7 @@ pub mod interceptor;
 mod lock;
 pub mod nexus;
 pub mod options;
+mod panics;
 pub mod prelude;
 mod priority;
 pub mod raw;
@@ -302,6 +315,63 @@ macro_rules! select {
     (biased; $($arms:tt)*) => { $crate::select! { $($arms)* } };
     ($($arms:tt)*) => { $crate::__private::tokio::select! { biased; $($arms)* } };
 }
+
+/// Calls that do not compile in a workflow, and one that does: the closure is executed once.
+///
+/// ```compile_fail
+/// use segno_sdk::prelude::*;
+/// #[workflow]
+/// async fn wrong(ctx: Context) -> Result<()> {
+///     let _ = &ctx;
+///     std::thread::sleep(Duration::from_secs(1));
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use segno_sdk::prelude::*;
+/// #[workflow]
+/// async fn wrong(ctx: Context) -> Result<()> {
+///     let _ = &ctx;
+///     tokio::time::sleep(Duration::from_secs(1)).await;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use segno_sdk::prelude::*;
+/// #[workflow]
+/// async fn wrong(ctx: Context) -> Result<()> {
+///     let _ = &ctx;
+///     let _handle = tokio::spawn(async {});
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// use segno_sdk::prelude::*;
+/// #[workflow]
+/// async fn wrong(ctx: Context) -> Result<()> {
+///     let _ = &ctx;
+///     let _now = std::time::SystemTime::now();
+///     Ok(())
+/// }
+/// ```
+///
+/// ```
+/// use segno_sdk::prelude::*;
+/// #[workflow]
+/// async fn right(ctx: Context) -> Result<u64> {
+///     Ok(ctx.run("now", || std::time::SystemTime::now().elapsed().map_or(0, |passed| passed.as_secs())).await?)
+/// }
+/// #[workflow(unchecked)]
+/// async fn unchecked(ctx: Context) -> Result<()> {
+///     let _ = (&ctx, std::time::SystemTime::now());
+///     Ok(())
+/// }
+/// ```
+#[cfg(doctest)]
+mod calls_in_workflows {}
 
 /// For the macros of this crate.
 #[doc(hidden)]

@@ -9,6 +9,9 @@ use crate::{
     versioning::{InitialVersioning, VersioningOverride},
 };
 
+/// Start-to-close of a task that names no time-out at all.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+
 /// How failed attempts are repeated. The default is Temporal's: without end, after 1 s, doubled up to 100 s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
@@ -129,6 +132,9 @@ pub struct NexusOptions {
 /// Options of one call of a task. What is `None` comes from the task's definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScheduleTaskOptions {
+    /// Its id, instead of a generated one. A further call with the id of a task of the same kind schedules nothing: it gets the
+    /// result of that task. One with the id of a task of another kind is a `DeterminismViolation`.
+    pub id: Option<String>,
     /// How urgent it is: above 0 before others (60 and more: before those as well), below 0 after them.
     pub priority_seconds: i32,
     /// Attempts after the first.
@@ -153,6 +159,60 @@ pub struct ScheduleTaskOptions {
     pub disable_eager: bool,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,
+}
+
+impl ScheduleTaskOptions {
+    /// Filled up from those of the definition.
+    pub(crate) fn over(self, definition: Self) -> Self {
+        let no_timeout = self.timeout.is_none() && self.schedule_to_close.is_none();
+        Self {
+            id: self.id,
+            priority_seconds: match self.priority_seconds {
+                0 => definition.priority_seconds,
+                seconds => seconds,
+            },
+            max_retries: self.max_retries.or(definition.max_retries),
+            timeout: self.timeout.or(definition.timeout),
+            schedule_to_close: self.schedule_to_close.or(definition.schedule_to_close.filter(|_| no_timeout)),
+            schedule_to_start: self.schedule_to_start.or(definition.schedule_to_start),
+            heartbeat_timeout: self.heartbeat_timeout.or(definition.heartbeat_timeout),
+            queue: self.queue.or(definition.queue),
+            retry_policy: self.retry_policy.or(definition.retry_policy),
+            priority: self.priority.or(definition.priority.filter(|_| self.priority_seconds == 0)),
+            cancellation: self.cancellation,
+            disable_eager: self.disable_eager || definition.disable_eager,
+            summary: self.summary.or(definition.summary),
+        }
+    }
+
+    /// How attempts are repeated; `None`: as the server does by itself.
+    pub(crate) fn attempts(&self) -> Option<RetryPolicy> {
+        let Some(retries) = self.max_retries else { return self.retry_policy.clone() };
+        let policy = self.retry_policy.clone().unwrap_or_default();
+        Some(RetryPolicy { maximum_attempts: retries.saturating_add(1), ..policy })
+    }
+
+    /// The time-out of an attempt; `None` if only all attempts together have one.
+    pub(crate) fn start_to_close(&self) -> Option<Duration> {
+        match (self.timeout, self.schedule_to_close) {
+            (None, None) => Some(DEFAULT_TIMEOUT),
+            (timeout, _) => timeout,
+        }
+    }
+
+    /// The priority that was given, or that the seconds stand for.
+    pub(crate) fn wire_priority(&self) -> Option<common::Priority> {
+        if let Some(priority) = &self.priority {
+            return Some(priority.to_wire());
+        }
+        let priority_key = match self.priority_seconds {
+            60.. => 1,
+            1.. => 2,
+            0 => return None,
+            _ => 4,
+        };
+        Some(common::Priority { priority_key, ..Default::default() })
+    }
 }
 
 /// Options of a task that the workflow's own worker executes, without a task queue.

@@ -21,6 +21,17 @@ pub enum ClientError {
         /// The run that is in the way.
         run_id: String,
     },
+    /// A task with this id, without a workflow, is open, or was and its id may not be used again.
+    #[error("task {task_id} is started already (run {run_id})")]
+    TaskAlreadyStarted {
+        /// Its id.
+        task_id: String,
+        /// The run that is in the way.
+        run_id: String,
+    },
+    /// The task without a workflow failed for good, or was cancelled or terminated, or took too long.
+    #[error("{0}")]
+    TaskFailed(Failure),
     /// The workflow failed, or was cancelled or terminated, or took too long.
     #[error("{0}")]
     WorkflowFailed(Failure),
@@ -54,6 +65,7 @@ impl ClientError {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::WorkflowFailed(failure)
+            | Self::TaskFailed(failure)
             | Self::UpdateFailed(failure)
             | Self::UpdateRejected(failure)
             | Self::QueryFailed(failure) => Some(failure),
@@ -91,6 +103,15 @@ pub(super) fn of_start(status: Status, workflow_id: &str) -> ClientError {
     match detail::<errordetails::WorkflowExecutionAlreadyStartedFailure>(&status, name) {
         Some(started) => ClientError::AlreadyStarted { workflow_id: workflow_id.to_owned(), run_id: started.run_id },
         None => of_multiple(status, workflow_id),
+    }
+}
+
+/// The same for a call that starts a task without a workflow.
+pub(super) fn of_task_start(status: Status, task_id: &str) -> ClientError {
+    let name = "ActivityExecutionAlreadyStartedFailure";
+    match detail::<errordetails::ActivityExecutionAlreadyStartedFailure>(&status, name) {
+        Some(started) => ClientError::TaskAlreadyStarted { task_id: task_id.to_owned(), run_id: started.run_id },
+        None => status.into(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{converter::Arguments, telemetry::spans::call_span};
 #[allow(missing_docs)]
 pub enum ClientCallKind {
     Start,
+    StartTask,
     SignalWithStart,
     UpdateWithStart,
     Signal,
@@ -26,6 +27,7 @@ impl ClientCallKind {
     fn name(self) -> &'static str {
         match self {
             Self::Start => "StartWorkflow",
+            Self::StartTask => "StartActivity",
             Self::SignalWithStart => "SignalWithStartWorkflow",
             Self::UpdateWithStart => "UpdateWithStartWorkflow",
             Self::Signal => "SignalWorkflow",
@@ -35,17 +37,17 @@ impl ClientCallKind {
     }
 }
 
-/// A call that reaches a workflow.
+/// A call that reaches a workflow, or starts a task without one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientCall {
     /// The action.
     pub kind: ClientCallKind,
-    /// The workflow's id.
+    /// The workflow's id; of a task without a workflow, the task's.
     pub workflow_id: String,
-    /// The name of the workflow's kind, or of the signal, query or update.
+    /// The name of the workflow's or task's kind, or of the signal, query or update.
     pub name: String,
-    /// The arguments of the workflow, or of the signal, query or update.
+    /// The arguments of the workflow or task, or of the signal, query or update.
     pub arguments: Arguments,
     /// The arguments of the workflow that is started along with a signal or an update.
     pub start_arguments: Arguments,

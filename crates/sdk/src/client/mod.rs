@@ -1,7 +1,7 @@
 //! Clients: starting workflows and speaking to them.
 //!
 //! A [`Client`] is a connection and a namespace. [`Client::queue`] is where workflows are started and workers are made;
-//! a [`Handle`] is one workflow.
+//! a [`Handle`] is one workflow, a [`TaskHandle`] one task without a workflow.
 
 mod batch;
 mod builder;
@@ -23,7 +23,9 @@ mod profile;
 mod proxy;
 mod queue;
 mod result;
+mod standalone;
 mod start;
+mod task_description;
 #[cfg(feature = "tls")]
 mod tls;
 mod tls_options;
@@ -55,7 +57,9 @@ pub use list::{WorkflowCount, WorkflowList};
 pub(crate) use pages::{PAGE, Pages};
 pub use proxy::HttpProxy;
 pub use queue::Queue;
+pub use standalone::{RawTask, StartTaskOptions, TaskHandle};
 pub use start::StartOptions;
+pub use task_description::{TaskDescription, TaskList, TaskStatus};
 pub use tls_options::TlsOptions;
 pub use update::{UpdateHandle, UpdateOptions};
 
@@ -63,7 +67,7 @@ pub use crate::{priority::Priority, versioning::VersioningOverride};
 
 use crate::{
     converter::{self, codec::Codecs},
-    definition::WorkflowDefinition,
+    definition::{TaskDefinition, WorkflowDefinition},
     failure::Failure,
     telemetry::Metrics,
 };
@@ -120,6 +124,25 @@ impl Client {
     /// A workflow of which no type is known.
     pub fn handle_raw(&self, workflow_id: impl Into<String>) -> Handle<RawWorkflow> {
         self.handle(workflow_id)
+    }
+
+    /// A task that was started without a workflow: whichever run of it is current.
+    pub fn task_handle<T: TaskDefinition>(&self, task_id: impl Into<String>) -> TaskHandle<T> {
+        TaskHandle::of_run(self.clone(), task_id.into(), String::new())
+    }
+
+    /// One run of such a task.
+    pub fn task_handle_of_run<T: TaskDefinition>(
+        &self,
+        task_id: impl Into<String>,
+        run_id: impl Into<String>,
+    ) -> TaskHandle<T> {
+        TaskHandle::of_run(self.clone(), task_id.into(), run_id.into())
+    }
+
+    /// Such a task of which no type is known.
+    pub fn task_handle_raw(&self, task_id: impl Into<String>) -> TaskHandle<RawTask> {
+        self.task_handle(task_id)
     }
 
     /// The namespace of all calls.

@@ -80,22 +80,8 @@ impl StartOptions {
                 Some(Memo { fields })
             }
         };
-        let search_attributes = match self.search_attributes.is_empty() {
-            true => None,
-            false => {
-                let mut fields = std::collections::BTreeMap::new();
-                for (key, value) in &self.search_attributes {
-                    fields.insert(key.clone(), converter::encode_json(value)?);
-                }
-                Some(SearchAttributes { indexed_fields: fields })
-            }
-        };
-        let user_metadata = match (&self.summary, &self.details) {
-            (None, None) => None,
-            (summary, details) => {
-                Some(UserMetadata { summary: text(client, summary).await?, details: text(client, details).await? })
-            }
-        };
+        let search_attributes = search_attributes(&self.search_attributes)?;
+        let user_metadata = user_metadata(client, &self.summary, &self.details).await?;
         Ok(StartWorkflowExecutionRequest {
             namespace: client.namespace().to_owned(),
             workflow_id: id,
@@ -118,6 +104,32 @@ impl StartOptions {
             versioning_override: self.versioning.as_ref().map(VersioningOverride::to_wire),
             ..Default::default()
         })
+    }
+}
+
+/// Values to search by.
+pub(super) fn search_attributes(values: &[(String, Value)]) -> Result<Option<SearchAttributes>, ClientError> {
+    if values.is_empty() {
+        return Ok(None);
+    }
+    let mut indexed_fields = std::collections::BTreeMap::new();
+    for (key, value) in values {
+        indexed_fields.insert(key.clone(), converter::encode_json(value)?);
+    }
+    Ok(Some(SearchAttributes { indexed_fields }))
+}
+
+/// Lines for people.
+pub(super) async fn user_metadata(
+    client: &Client,
+    summary: &Option<String>,
+    details: &Option<String>,
+) -> Result<Option<UserMetadata>, ClientError> {
+    match (summary, details) {
+        (None, None) => Ok(None),
+        (summary, details) => {
+            Ok(Some(UserMetadata { summary: text(client, summary).await?, details: text(client, details).await? }))
+        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    panic::AssertUnwindSafe,
     sync::Arc,
 };
 
@@ -13,8 +12,9 @@ use super::{NexusContext, NexusOperation, error::HandlerErrorType, start::Starte
 use crate::{
     converter,
     definition::Data,
-    failure::{Error, Failure, Result},
+    failure::{Error, Result},
     nexus::HandlerError,
+    panics,
 };
 
 /// What a service adds to a worker; [`nexus_service`](macro@crate::nexus_service) implements it for a type named after the
@@ -132,9 +132,9 @@ impl NexusRegistry {
                 }
             };
             async move {
-                match AssertUnwindSafe(body).catch_unwind().await {
+                match panics::catch_future(body).await {
                     Ok(outcome) => outcome,
-                    Err(payload) => Err(Failure::panic(&*payload).into()),
+                    Err(panic) => Err(panic.failure().into()),
                 }
             }
             .boxed()

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
 
@@ -14,6 +13,7 @@ use crate::{
     converter::{self, ConversionError},
     definition::signature::Task,
     failure::Failure,
+    panics,
 };
 
 /// One attempt of a task, with payloads in and out. It never panics.
@@ -84,9 +84,9 @@ fn attempt(
     body: impl Future<Output = Result<Vec<Payload>, Failure>> + Send + 'static,
 ) -> BoxFuture<'static, Result<Vec<Payload>, Failure>> {
     async move {
-        match AssertUnwindSafe(body).catch_unwind().await {
+        match panics::catch_future(body).await {
             Ok(outcome) => outcome,
-            Err(payload) => Err(Failure::panic(&*payload)),
+            Err(panic) => Err(panic.failure()),
         }
     }
     .boxed()
@@ -94,12 +94,10 @@ fn attempt(
 
 /// Runs a task that is not `async` on a thread that may block. A panic in it goes on in the caller.
 pub async fn blocking<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(body).await {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(payload) => panic::resume_unwind(payload),
-            Err(error) => panic!("a blocking task was not executed: {error}"),
-        },
+    match tokio::task::spawn_blocking(|| panics::catch(body)).await {
+        Ok(Ok(value)) => value,
+        Ok(Err(panic)) => panic.resume(),
+        Err(error) => panic!("a blocking task was not executed: {error}"),
     }
 }
 

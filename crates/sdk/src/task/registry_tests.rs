@@ -87,15 +87,22 @@ async fn input_and_output_are_payloads() {
     assert_eq!(converter::decode::<u32>(&output, 1).unwrap(), 15);
 }
 
+/// The message says where it was.
+fn assert_panic(failure: Failure, text: &str) {
+    let (kind, message) = application(failure);
+    assert_eq!(kind, "Panic");
+    assert!(message.starts_with(&format!("{text}, at crates/sdk/src/task/registry_tests.rs:")), "{message}");
+}
+
 #[tokio::test]
 async fn errors_and_panics_are_failures() {
     let input = |left: u32| converter::encode(&(left, 3u32), 2).unwrap();
     let failure = run(&registry(), "add", input(1)).await.unwrap_err();
     assert_eq!(application(failure), ("Error".into(), "one is not enough".into()));
     let failure = run(&registry(), "add", input(0)).await.unwrap_err();
-    assert_eq!(application(failure), ("Panic".into(), "nothing to add for id-1".into()));
+    assert_panic(failure, "nothing to add for id-1");
     let failure = run(&registry(), "speak", Vec::new()).await.unwrap_err();
-    assert_eq!(application(failure), ("Panic".into(), "not serialisable".into()));
+    assert_panic(failure, "not serialisable");
 }
 
 #[tokio::test]
@@ -112,7 +119,7 @@ async fn one_task_may_execute_every_kind_that_has_no_other() {
     assert!(registry.get("anything").is_none());
     registry.add::<Sleepless>(Arc::new(()));
     let failure = run(&registry, "anything", Vec::new()).await.unwrap_err();
-    assert_eq!(application(failure), ("Panic".into(), "no anything".into()));
+    assert_panic(failure, "no anything");
     let input = converter::encode(&(2u32, 3u32), 2).unwrap();
     assert!(run(&registry, "add", input).await.is_ok());
 }

@@ -2,12 +2,10 @@
 
 use std::{
     collections::HashMap,
-    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use futures_util::FutureExt;
 use segno_proto::{Nanos, common::Payload};
 use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 
@@ -18,6 +16,7 @@ use super::{
 use crate::{
     failure::Failure,
     options::RetryPolicy,
+    panics,
     task::{Answer, CancelReason, Cancellation, Heartbeats, TaskContext, TaskFn, TaskInfo},
     workflow::local::{LocalRequest, LocalWork},
 };
@@ -163,8 +162,8 @@ impl Attempts {
             }),
             LocalWork::Async(f) => tokio::spawn(async move {
                 // The closure itself may panic as well as its future.
-                let body = AssertUnwindSafe(async move { f().await });
-                let result = body.catch_unwind().await.unwrap_or_else(|panic| Err(Failure::panic(&*panic)));
+                let body = panics::catch_future(async move { f().await });
+                let result = body.await.unwrap_or_else(|panic| Err(panic.failure()));
                 let _ = sender.send(Done::Local { run, id, attempt: 1, result });
             }),
             LocalWork::Task { kind, input, options, header } => {

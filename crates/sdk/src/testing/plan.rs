@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -15,6 +14,7 @@ use crate::lock::lock;
 use crate::{
     converter::{self, ConversionError},
     failure::{Failure, Result},
+    panics,
     task::{TaskFn, TaskRegistry},
     workflow::WorkflowRegistry,
 };
@@ -37,11 +37,10 @@ where
         let input = converter::decode(&input, arguments).map_err(convert)?;
         // A mock that panicked may be called again, as a task that panicked would be.
         let mut f = lock(&f);
-        let output = catch_unwind(AssertUnwindSafe(|| f(input)));
-        match output {
+        match panics::catch(|| f(input)) {
             Ok(Ok(output)) => converter::encode(&output, 1).map_err(convert),
             Ok(Err(error)) => Err(error.failure()),
-            Err(panic) => Err(Failure::panic(&*panic)),
+            Err(panic) => Err(panic.failure()),
         }
     })
 }
@@ -57,10 +56,10 @@ pub(crate) fn mock_raw(f: impl FnMut(serde_json::Value) -> Result<serde_json::Va
         }
         let value = if values.len() > 1 { values.into() } else { values.pop().unwrap_or_default() };
         let mut f = lock(&f);
-        match catch_unwind(AssertUnwindSafe(|| f(value))) {
+        match panics::catch(|| f(value)) {
             Ok(Ok(output)) => Ok(vec![converter::encode_json(&output).map_err(convert)?]),
             Ok(Err(error)) => Err(error.failure()),
-            Err(panic) => Err(Failure::panic(&*panic)),
+            Err(panic) => Err(panic.failure()),
         }
     })
 }

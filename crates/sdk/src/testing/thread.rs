@@ -21,6 +21,10 @@ use crate::{
     },
 };
 
+/// What the code of a workflow depends on if it differs from itself.
+const NOT_REPEATED: &str = "It follows from something that a replay does not repeat: a clock (instead of `SystemTime::now` write \
+                            `ctx.now()`), random values (instead of `rand` write `ctx.random()`), the order of a `HashMap`, a static";
+
 type Job = Box<dyn FnOnce(&mut Instances) + Send>;
 
 /// The instances in memory, by run.
@@ -153,9 +157,22 @@ impl Instances {
         }
         let finished = execution.finish();
         match difference(&task.commands, &finished.commands) {
-            Some(text) => Err(differs(text)),
+            Some(position) => {
+                let text = |command: Option<&Command>| match command {
+                    Some(command) => format!("{:?}", command.attributes),
+                    None => "nothing".to_owned(),
+                };
+                let place = execution.place_of_command(position).map(|place| format!(", asked for at {place},"));
+                Err(differs(format!(
+                    "command {} of the workflow task{} differs when the history is replayed: first {}, then {}. {NOT_REPEATED}",
+                    position + 1,
+                    place.unwrap_or_default(),
+                    text(task.commands.get(position)),
+                    text(finished.commands.get(position))
+                )))
+            }
             None if task.replies != finished.messages => {
-                Err(differs("the answers to updates differ when the history is replayed".to_owned()))
+                Err(differs(format!("the answers to updates differ when the history is replayed. {NOT_REPEATED}")))
             }
             None => Ok(()),
         }
@@ -171,16 +188,7 @@ fn differs(text: String) -> TaskFailed {
     }
 }
 
-fn difference(first: &[Command], again: &[Command]) -> Option<String> {
-    let position = (0..first.len().max(again.len())).find(|at| first.get(*at) != again.get(*at))?;
-    let text = |command: Option<&Command>| match command {
-        Some(command) => format!("{:?}", command.attributes),
-        None => "nothing".to_owned(),
-    };
-    Some(format!(
-        "command {} of the workflow task differs when the history is replayed: first {}, then {}",
-        position + 1,
-        text(first.get(position)),
-        text(again.get(position))
-    ))
+/// The position of the first command that differs.
+fn difference(first: &[Command], again: &[Command]) -> Option<usize> {
+    (0..first.len().max(again.len())).find(|at| first.get(*at) != again.get(*at))
 }

@@ -1,7 +1,6 @@
 //! One attempt of a task: from the task in a poll's response to the worker's answer.
 
 use std::{
-    panic::AssertUnwindSafe,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
@@ -30,6 +29,7 @@ use crate::{
     failure::Failure,
     lock::lock,
     options::RetryPolicy,
+    panics,
     task::{
         Answer, CancelReason, Cancellation, CancelledAnswer, Heartbeats, TaskContext, TaskInfo, cancelled, interval,
     },
@@ -104,9 +104,9 @@ async fn attempt(
 
     // Codecs are user code, too: also after a panic the attempt is answered.
     let body = execute(shared, &mut task, kind.clone(), input, &cancellation, limits);
-    let outcome = match AssertUnwindSafe(body).catch_unwind().await {
+    let outcome = match panics::catch_future(body).await {
         Ok(outcome) => outcome,
-        Err(payload) => Outcome::Failed(Failure::panic(&*payload), None),
+        Err(panic) => Outcome::Failed(panic.failure(), None),
     };
 
     let (succeeded, failed) = (matches!(outcome, Outcome::Completed(_)), matches!(outcome, Outcome::Failed(..)));

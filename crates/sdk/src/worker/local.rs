@@ -1,8 +1,7 @@
 //! Executes local operations of a workflow: closures, futures, local tasks with their retries.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::time::Duration;
 
-use futures_util::FutureExt;
 use segno_proto::enums::TimeoutType;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -10,6 +9,7 @@ use super::shared::Shared;
 use crate::{
     failure::Failure,
     options::LocalOptions,
+    panics,
     task::{CancelReason, TaskContext, TaskInfo},
     workflow::local::{LocalOutcome, LocalRequest, LocalResult, LocalWork},
 };
@@ -24,8 +24,8 @@ pub(super) async fn execute(shared: &Shared, info: TaskInfo, request: LocalReque
         LocalWork::Run(body) => (1, run(body).await),
         LocalWork::Async(body) => {
             // The closure itself may panic as well as its future.
-            let body = AssertUnwindSafe(async move { body().await });
-            (1, body.catch_unwind().await.unwrap_or_else(|panic| Err(Failure::panic(&*panic))))
+            let body = panics::catch_future(async move { body().await });
+            (1, body.await.unwrap_or_else(|panic| Err(panic.failure())))
         }
         LocalWork::Task { kind, input, options, .. } => task(shared, info, &kind, input, &options).await,
     };

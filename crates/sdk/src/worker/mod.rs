@@ -25,6 +25,7 @@ mod resources;
 mod serve;
 pub(crate) mod shared;
 pub(crate) mod slots;
+mod system_thread;
 mod tasks;
 mod threads;
 mod workflow_task;

@@ -1,13 +1,11 @@
 //! Polling for requests to Nexus operations, and their handling.
 
 use std::{
-    panic::AssertUnwindSafe,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use segno_proto::{
     common::Payload,
     enums::TaskQueueKind,
@@ -30,11 +28,12 @@ use super::{
 };
 use crate::{
     client::{time, unary},
-    failure::{Error, Failure},
+    failure::Error,
     nexus::{
         Callback, HandlerError, HandlerErrorType, NexusContext, NexusInfo, NexusLink, NexusOutcome, NexusRequest,
         StartedOperation,
     },
+    panics,
     task::Cancellation,
 };
 
@@ -133,11 +132,11 @@ async fn attempt(shared: &Arc<Shared>, mut task: PollNexusTaskQueueResponse, can
     let queue = shared.client.queue(shared.queue.clone());
     let ctx = NexusContext::new(parts.info, queue, parts.callback, cancellation);
     // Codecs are user code, too: also after a panic the request is answered.
-    let body = AssertUnwindSafe(handle(shared, ctx.clone(), parts.request)).catch_unwind();
+    let body = panics::catch_future(handle(shared, ctx.clone(), parts.request));
     let mut phase = shared.phase.subscribe();
     let outcome = tokio::select! {
         biased;
-        outcome = body => outcome.unwrap_or_else(|panic| Err(Error::from(Failure::panic(&*panic)).into())),
+        outcome = body => outcome.unwrap_or_else(|panic| Err(Error::from(panic.failure()).into())),
         _ = phase.wait_for(|phase| *phase >= Phase::Forced) => {
             Err(HandlerError::new(HandlerErrorType::Unavailable, "the worker shut down before the handler answered").into())
         }

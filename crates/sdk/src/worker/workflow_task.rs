@@ -3,12 +3,11 @@
 
 use std::{
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
 
 use segno_proto::{
-    enums::QueryResultType,
+    enums::{QueryResultType, WorkflowTaskFailedCause},
     events::HistoryEvent,
     protocol::Message,
     query::{WorkflowQuery, WorkflowQueryResult},
@@ -17,9 +16,11 @@ use segno_proto::{
 use crate::{
     converter,
     failure::Failure,
+    panics,
     versioning::VersioningBehavior,
     workflow::{
         execution::{Execution, Step, TaskFailed, WorkflowTaskAnswer},
+        last_call::Place,
         local::LocalResult,
     },
 };
@@ -120,9 +121,27 @@ pub(super) fn end(mut execution: Box<Execution>, step: Step, queries: Queries) -
     WorkflowTaskCompletion { execution, finished, query_results, versioning, step }
 }
 
+/// The failure of a workflow task whose code sleeps on its thread. `last_call` is where it called its context last.
+pub(super) fn sleeps(last_call: Option<Place>) -> TaskFailed {
+    let after = match last_call {
+        Some(place) => format!("after its call of the context at {place}"),
+        None => "before its first call of the context".to_owned(),
+    };
+    let message = format!(
+        "the workflow sleeps on its thread (`std::thread::sleep`) for more than {SLOW_WORKFLOW_TASK:?}, {after}: write \
+         `ctx.sleep(duration).await`"
+    );
+    TaskFailed {
+        cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+        failure: Failure::application("Blocked", message).into(),
+        violation: None,
+        stale: false,
+    }
+}
+
 /// Drops a run. What the user wrote may panic then, too; the answer is not lost by that.
 fn discard(execution: Box<Execution>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(execution)));
+    let _ = panics::catch(|| drop(execution));
 }
 
 /// Answers one query.

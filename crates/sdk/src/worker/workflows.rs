@@ -396,7 +396,7 @@ impl Workflows {
         }
     }
 
-    /// Does a part of a workflow task on the thread of its run, and says so when that takes long.
+    /// Does a part of a workflow task on the thread of its run, and says so when that takes long. One that sleeps has failed.
     async fn on_thread(
         &self,
         run_id: &str,
@@ -417,10 +417,16 @@ impl Workflows {
                 // It waits for the workflow tasks of other runs on its thread.
                 Err(_) if !begun.load(Ordering::Relaxed) => {}
                 Err(_) => {
+                    let last_call = self.threads.last_call(run_id);
+                    if self.threads.sleeps(run_id) {
+                        // It answers too late, and sleeps again in every replay. The thread drops the run when it wakes up.
+                        return Some(TaskProgress::Failed(Box::new(workflow_task::sleeps(last_call))));
+                    }
                     tracing::warn!(
                         workflow_id = workflow_id(),
                         kind = kind(),
                         run_id,
+                        last_call = last_call.map(tracing::field::display),
                         "a workflow task has not ended after {:?}: does workflow code block?",
                         workflow_task::SLOW_WORKFLOW_TASK
                     );

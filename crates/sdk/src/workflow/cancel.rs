@@ -75,6 +75,9 @@ pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
     if matches!(op.kind, OpKind::Nexus { .. }) {
         nexus_start::resolve_started(core, id, &Err(Failure::cancelled()));
     }
+    if let OpKind::Task { id: task, .. } = &op.kind {
+        core.drop_chosen_task(id, task);
+    }
     if let OpKind::Receive { name } = op.kind {
         let given = op.outcome.and_then(|(at, outcome)| outcome.ok().map(|payloads| (at, payloads)));
         core.unreceive(&name, id, given);
@@ -95,11 +98,18 @@ pub(crate) fn withdraw(core: &mut Core, is_request: impl Fn(&ExpectedEvent) -> b
 fn request(core: &mut Core, id: OpId) -> Option<(CommandRequest, ExpectedEvent)> {
     let op = core.ops.get_mut(&id)?;
     if let Some(index) = op.command.take() {
-        if let OpKind::Child { workflow_id, .. } = &op.kind {
-            core.open_children.remove(workflow_id);
-        }
         if let Some(pending) = core.commands.get_mut(index) {
             pending.withdrawn = true;
+        }
+        match &op.kind {
+            OpKind::Child { workflow_id, .. } => {
+                core.open_children.remove(workflow_id);
+            }
+            OpKind::Task { id: task, .. } => {
+                let task = task.clone();
+                core.withdraw_chosen_task(id, &task);
+            }
+            _ => {}
         }
         return None;
     }

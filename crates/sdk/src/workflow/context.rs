@@ -1,6 +1,7 @@
 //! [`Context`]: the interface of workflow code.
 
 use std::{
+    panic::Location,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context as TaskContext, Poll},
@@ -56,8 +57,11 @@ impl<S> Clone for Context<S> {
 
 impl<S: Send + Sync + 'static> Context<S> {
     /// An operation in this context's scope. In a cancelled one it has ended before it began, and `begin` is not called.
+    #[track_caller]
     pub(crate) fn operation(&self, kind: OpKind, begin: impl FnOnce(&mut Core, OpId)) -> Operation {
+        let place = Location::caller();
         let mut core = self.shared.core();
+        core.note_call(place);
         let id = core.add(self.scope, kind);
         if core.scopes.reason(self.scope).is_some() {
             core.resolve(id, Err(Failure::cancelled()));
@@ -81,6 +85,7 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Waits until the state fulfils a condition. It is looked at whenever the workflow has nothing else to do.
+    #[track_caller]
     pub fn wait_condition(&self, f: impl Fn(&S) -> bool + Send + Sync + 'static) -> ConditionFuture {
         let state = self.state.clone();
         let check = Arc::new(move || f(&state.read()));
@@ -119,13 +124,15 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Lets a future go on by itself.
+    #[track_caller]
     pub fn spawn<F>(&self, f: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let value = Arc::new(Mutex::new(None));
+        let (value, place) = (Arc::new(Mutex::new(None)), Location::caller());
         let mut core = self.shared.core();
+        core.note_call(place);
         let root = core.next_root();
         // In no scope: it ends when the future does, and how that takes a cancellation is its own affair.
         let id = core.add(NO_SCOPE, OpKind::Join);
@@ -142,7 +149,9 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// The next signal of a name that no handler takes.
+    #[track_caller]
     pub fn receive<T: DeserializeOwned>(&self, signal: Signal<T>) -> SignalFuture<T> {
+        self.shared.core().note_call(Location::caller());
         receive(&self.shared, self.scope, signal)
     }
 
@@ -308,8 +317,11 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Waits until it is.
+    #[track_caller]
     pub fn cancelled(&self) -> CancelledFuture {
+        let place = Location::caller();
         let mut core = self.shared.core();
+        core.note_call(place);
         let id = core.add(self.scope, OpKind::Cancelled);
         if core.scopes.reason(self.scope).is_some() {
             core.resolve(id, Ok(Vec::new()));

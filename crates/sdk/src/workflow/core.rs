@@ -14,9 +14,12 @@ use std::{
 use segno_proto::{command::Command, common::Payload, protocol};
 
 use super::{
+    chosen_ids::ChosenTasks,
     commands::{CommandRequest, ExpectedEvent, STATE_PREFIX},
     info::{StartInfo, StoredPayload, UpdateInfo},
     interceptor::Rules,
+    last_call::{self, Place},
+    matching::{Difference, SentCommand},
     operation::{BoxFuture, Op, OpId, OpKind, Outcome},
     queue::{RootId, RunQueue},
     random::{Generator, Seed},
@@ -28,6 +31,7 @@ use super::{
 use crate::{
     failure::{Error, Failure},
     lock::lock,
+    panics,
     versioning::DeploymentVersion,
 };
 
@@ -35,6 +39,8 @@ use crate::{
 pub(crate) struct PendingCommand {
     pub command: Command,
     pub expected: ExpectedEvent,
+    /// Where the code asked for it.
+    pub place: Option<Place>,
     /// Withdrawn before it was sent.
     pub withdrawn: bool,
 }
@@ -99,8 +105,8 @@ impl UnfinishedHandlers {
 pub(crate) enum Poison {
     /// A payload cannot be read or written, or the like.
     Failure(Failure),
-    /// A violation that is not a difference to history.
-    NeverRests,
+    /// Code that history cannot follow.
+    Violation(Box<Difference>),
 }
 
 /// A workflow task that is replayed: what its workflow task left in history that the code asks for.
@@ -127,7 +133,7 @@ pub(crate) struct CoreSnapshot {
 pub(crate) struct RevertedChanges {
     /// Whether there were commands that only a workflow may issue.
     pub asked: bool,
-    _dropped: (Vec<Op>, Vec<SpawnedFuture>),
+    _dropped: (Vec<(OpId, Op)>, Vec<SpawnedFuture>),
 }
 
 pub(crate) struct Core {
@@ -145,6 +151,8 @@ pub(crate) struct Core {
     /// The version of the worker that executes this workflow task, or executed it before a replay.
     pub version: Option<Arc<DeploymentVersion>>,
 
+    /// Where the code called its context last.
+    pub last_call: Option<Place>,
     pub ops: Sorted<OpId, Box<Op>>,
     next_op: OpId,
     next_root: RootId,
@@ -175,6 +183,7 @@ pub(crate) struct Core {
     pub search: Sorted<String, StoredPayload>,
     pub details: String,
     pub open_children: Sorted<String, ()>,
+    pub chosen_tasks: ChosenTasks,
     /// Signals to children that are not started yet, by the child: a server would not find it.
     deferred: Vec<DeferredCommand>,
 
@@ -216,6 +225,7 @@ impl Shared {
             suggest_continue_as_new: false,
             target_version_changed: false,
             version: None,
+            last_call: None,
             ops: Sorted::default(),
             next_op: 1,
             next_root: 1,
@@ -237,6 +247,7 @@ impl Shared {
             changed_state: BTreeMap::new(),
             details: String::new(),
             open_children: Sorted::default(),
+            chosen_tasks: ChosenTasks::default(),
             deferred: Vec::new(),
             spawned: Vec::new(),
             aborted: Vec::new(),
@@ -287,6 +298,7 @@ impl Core {
         let op = Op {
             kind,
             scope,
+            place: self.last_call,
             waker: None,
             outcome: None,
             event_id: 0,
@@ -319,16 +331,30 @@ impl Core {
         self.time
     }
 
+    /// Notes where the code calls its context. A line of this crate is none of the user's.
+    pub fn note_call(&mut self, place: Place) {
+        if !panics::is_own_source(place.file()) {
+            self.last_call = Some(place);
+            last_call::set(Some(place));
+        }
+    }
+
     /// Adds a command to this workflow task.
     pub fn push(&mut self, ask: CommandRequest, expected: ExpectedEvent) -> usize {
+        self.push_at(None, ask, expected)
+    }
+
+    /// The same for a command that this line asked for.
+    pub fn push_at(&mut self, place: Option<Place>, ask: CommandRequest, expected: ExpectedEvent) -> usize {
         self.progress = true;
-        self.commands.push(PendingCommand { command: ask.into_command(), expected, withdrawn: false });
+        self.commands.push(PendingCommand { command: ask.into_command(), expected, place, withdrawn: false });
         self.commands.len() - 1
     }
 
     /// Adds the command that an operation stands for.
     pub fn push_for(&mut self, id: OpId, ask: CommandRequest, expected: ExpectedEvent) {
-        let index = self.push(ask, expected);
+        let place = self.ops.get(&id).and_then(|op| op.place);
+        let index = self.push_at(place, ask, expected);
         if let Some(op) = self.ops.get_mut(&id) {
             op.command = Some(index);
         }
@@ -375,17 +401,24 @@ impl Core {
         if op.outcome.is_some() {
             return;
         }
+        let chosen = match &op.kind {
+            OpKind::Task { id, .. } if self.chosen_tasks.contains(id) => Some((id.clone(), outcome.clone())),
+            _ => None,
+        };
         if op.detached {
             self.forget(id);
-            return;
+        } else {
+            op.outcome = Some((at, outcome));
+            self.resolved += 1;
+            self.conditions.remove(&id);
+            if op.waker.is_some() {
+                self.asked.insert((at, id), ());
+            }
+            self.end_deferred(id);
         }
-        op.outcome = Some((at, outcome));
-        self.resolved += 1;
-        self.conditions.remove(&id);
-        if op.waker.is_some() {
-            self.asked.insert((at, id), ());
+        if let Some((task, outcome)) = chosen {
+            self.end_chosen_task(id, &task, at, &outcome);
         }
-        self.end_deferred(id);
     }
 
     /// Futures that wait for the start of a child end when the child ends, or when the code drops it.
@@ -492,9 +525,11 @@ impl Core {
         let mut asked = self.commands.len() > before.commands
             || self.spawned.len() > before.spawned
             || self.changed_state != before.changed_state;
-        let ops: Vec<Op> = (before.next_op..self.next_op).filter_map(|id| self.forget(id).map(|op| *op)).collect();
-        for op in &ops {
+        let ops: Vec<(OpId, Op)> =
+            (before.next_op..self.next_op).filter_map(|id| self.forget(id).map(|op| (id, *op))).collect();
+        for (id, op) in &ops {
             match &op.kind {
+                OpKind::Task { id: task, .. } => self.withdraw_chosen_task(*id, task),
                 OpKind::Child { workflow_id, .. } if op.command.is_some() => {
                     self.open_children.remove(workflow_id);
                 }
@@ -520,7 +555,7 @@ impl Core {
     }
 
     /// Ends the workflow task: the commands that are to be sent, and what is to be found in history of them.
-    pub fn take_commands(&mut self) -> (Vec<Command>, VecDeque<ExpectedEvent>) {
+    pub fn take_commands(&mut self) -> (Vec<Command>, VecDeque<SentCommand>) {
         let mut commands = Vec::with_capacity(self.commands.len());
         let mut expected = VecDeque::with_capacity(self.commands.len());
         for pending in std::mem::take(&mut self.commands) {
@@ -529,7 +564,7 @@ impl Core {
             }
             if !pending.withdrawn {
                 commands.push(pending.command);
-                expected.push_back(pending.expected);
+                expected.push_back(SentCommand { expected: pending.expected, place: pending.place });
             }
         }
         (commands, expected)

@@ -29,7 +29,7 @@ use super::{
     instance::{Instance, Stop},
     interceptor::InboundKind,
     local::{LocalRequest, LocalResult},
-    matching::{self, Difference},
+    matching::{self, Difference, SentCommand},
     operation::OpKind,
     random::Seed,
     registry::WorkflowRegistry,
@@ -40,6 +40,7 @@ use crate::{
     converter,
     failure::{Error, Failure},
     options::{RetryPolicy, wire_duration},
+    panics,
     versioning::{DeploymentVersion, InitialVersioning, VersioningBehavior},
 };
 
@@ -83,7 +84,7 @@ pub(crate) struct Execution {
     splitter: Splitter,
     instance: Option<Instance>,
     /// Commands that were sent, to be found in history.
-    sent: VecDeque<ExpectedEvent>,
+    sent: VecDeque<SentCommand>,
     /// Updates that history admitted and the code has not accepted yet.
     admitted: Sorted<String, Box<update::Request>>,
     live: bool,
@@ -382,14 +383,14 @@ impl Execution {
         shared.core().replayed = replaying.then(ReplayedTask::default);
         let input = converter::items(&started.input).to_vec();
         let kind = started.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let made = panics::catch(|| {
             let input = shared.inbound(InboundKind::Run, kind, started.header.as_ref(), Cow::Owned(input));
             factory.make(shared.clone(), &input)
-        }));
+        });
         let made = match made {
             Ok(Ok(made)) => made,
             Ok(Err(error)) => return Err(unhandled(Failure::application("Conversion", error.to_string()).into())),
-            Err(panic) => return Err(unhandled(Failure::panic(&*panic))),
+            Err(panic) => return Err(unhandled(panic.in_workflow())),
         };
         self.instance = Some(Instance::new(shared, made));
         Ok(())
@@ -439,7 +440,7 @@ impl Execution {
         self.closed |= batch.events.iter().any(closes);
     }
 
-    fn compare(&mut self, sent: VecDeque<ExpectedEvent>, batch: &Batch) -> Result<(), TaskFailed> {
+    fn compare(&mut self, sent: VecDeque<SentCommand>, batch: &Batch) -> Result<(), TaskFailed> {
         let Some(instance) = &self.instance else { return Ok(()) };
         let shared = instance.shared.clone();
         let mut core = shared.core();
@@ -557,27 +558,18 @@ impl Execution {
 
     fn failed(&mut self, stop: Stop) -> TaskFailed {
         match stop {
-            Stop::Panic(message) => TaskFailed {
-                cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
-                failure: Failure::application("Panic", message).into(),
-                violation: None,
-                stale: false,
-            },
             Stop::Failure(failure) => TaskFailed {
                 cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
                 failure,
                 violation: None,
                 stale: false,
             },
-            Stop::Violation(kind, actual) => {
-                let expected = String::new();
-                self.violated(Difference { kind, event_id: 0, sequence: 0, expected, actual }, 0)
-            }
+            Stop::Violation(difference) => self.violated(*difference, 0),
         }
     }
 
     fn violated(&self, difference: Difference, task_completed_event_id: i64) -> TaskFailed {
-        let Difference { kind, event_id, sequence, expected, actual } = difference;
+        let Difference { kind, event_id, sequence, expected, actual, place } = difference;
         let workflow_id = self.instance.as_ref().map(|instance| instance.shared.core().info.workflow_id.clone());
         let (workflow_id, run_id) = (workflow_id.unwrap_or_default(), self.run_id.clone());
         let violation = DeterminismViolation {
@@ -589,6 +581,7 @@ impl Execution {
             sequence,
             expected,
             actual,
+            place: place.map(ToString::to_string),
         };
         let failure = Failure::application("DeterminismViolation", violation.to_string())
             .details(&violation.to_json())
@@ -702,7 +695,8 @@ fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
         ];
         (marker(RUN_MARKER, details, failure), ExpectedEvent::Run { name, index })
     };
-    core.push(ask, expected);
+    let place = core.ops.get(&op).and_then(|op| op.place);
+    core.push_at(place, ask, expected);
     let outcome = result.outcome.clone().map_err(|failure| match task {
         Some(kind) => events::task_failed(kind, result.id.clone(), failure),
         None => failure,
@@ -780,6 +774,12 @@ impl Execution {
     /// How long the server waits for the answer to a workflow task.
     pub fn task_timeout(&self) -> Option<Duration> {
         self.instance.as_ref().and_then(|instance| instance.shared.core().info.task_timeout)
+    }
+
+    /// Where the code asked for one of the commands of the last answer.
+    #[cfg(feature = "testing")]
+    pub fn place_of_command(&self, position: usize) -> Option<super::last_call::Place> {
+        self.sent.get(position)?.place
     }
 
     /// For people: what the workflow waits for.

@@ -1,10 +1,8 @@
 //! One execution of a workflow in memory: its root futures, and how they are polled.
 
 use std::{
-    any::Any,
     borrow::Cow,
     collections::BTreeMap,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     task::{Context as TaskContext, Poll, Waker},
 };
@@ -17,6 +15,8 @@ use super::{
     handlers::{ANY, Bound, HandlerKind},
     info::UpdateInfo,
     interceptor::InboundKind,
+    last_call,
+    matching::Difference,
     operation::{BoxFuture, Check, OpId, OpKind},
     queue::{self, RootId},
     registry::NewInstance,
@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{
     converter::ConversionError,
-    failure::{Error, Failure, panic_message},
+    failure::{Error, Failure},
+    panics::{self, Panic},
     telemetry::spans::{self, SpanFields},
 };
 
@@ -35,9 +36,14 @@ const POLLS_MAX: u32 = 1_000_000;
 
 /// Why a workflow task cannot go on.
 pub(crate) enum Stop {
-    Panic(String),
     Failure(Failure),
-    Violation(ViolationKind, String),
+    Violation(Box<Difference>),
+}
+
+impl From<Panic> for Stop {
+    fn from(panic: Panic) -> Self {
+        Self::Failure(panic.in_workflow())
+    }
 }
 
 struct Root {
@@ -84,6 +90,7 @@ impl Instance {
 
     pub fn begin_polling(&mut self) {
         self.polls = 0;
+        last_call::set(self.shared.core().last_call);
         self.shared.queue.begin_polling();
     }
 
@@ -130,7 +137,7 @@ impl Instance {
              wrap it in `ctx.run_async` or make it a task. It waits for: {}",
             if waiting.is_empty() { "nothing of its own".to_owned() } else { waiting.join(", ") }
         );
-        Err(Stop::Violation(ViolationKind::ForeignWake, message))
+        Err(violation(ViolationKind::ForeignWake, message))
     }
 
     fn poll(&mut self, id: RootId) -> std::result::Result<(), Stop> {
@@ -144,7 +151,7 @@ impl Instance {
         if root.update.is_some() {
             self.shared.core().current_update.clone_from(&root.update);
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| root.future.as_mut().poll(&mut context)));
+        let polled = panics::catch(|| root.future.as_mut().poll(&mut context));
         if root.update.is_some() {
             self.shared.core().current_update = None;
         }
@@ -157,14 +164,15 @@ impl Instance {
                 };
                 drop_safely(root)?;
             }
-            Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+            Err(panic) => return Err(panic.into()),
         }
         self.polls += 1;
         let mut core = self.shared.core();
         if std::mem::take(&mut core.progress) {
             self.polls = 0;
         } else if self.polls > POLLS_MAX {
-            core.poison.get_or_insert(Poison::NeverRests);
+            let message = format!("the workflow was polled {POLLS_MAX} times in one workflow task without a result");
+            return Err(violation(ViolationKind::NeverRests, message));
         }
         Ok(())
     }
@@ -193,11 +201,7 @@ impl Instance {
         match core.poison.take() {
             None => {}
             Some(Poison::Failure(failure)) => return Err(Stop::Failure(failure)),
-            Some(Poison::NeverRests) => {
-                let message =
-                    format!("the workflow was polled {POLLS_MAX} times in one workflow task without a result");
-                return Err(Stop::Violation(ViolationKind::NeverRests, message));
-            }
+            Some(Poison::Violation(difference)) => return Err(Stop::Violation(difference)),
         }
         if core.closing.is_some() {
             core.discard_dropped();
@@ -228,13 +232,13 @@ impl Instance {
                 .collect()
         };
         for (id, check) in conditions {
-            match catch_unwind(AssertUnwindSafe(|| check())) {
+            match panics::catch(|| check()) {
                 Ok(false) => {}
                 Ok(true) => {
                     self.shared.core().resolve(id, Ok(Vec::new()));
                     return Ok(true);
                 }
-                Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+                Err(panic) => return Err(panic.into()),
             }
         }
         Ok(false)
@@ -250,14 +254,14 @@ impl Instance {
         let core = self.shared.core();
         let [handler, any] = [name, ANY].map(|name| core.signals.handlers.get(name).cloned());
         drop(core);
-        let handled = catch_unwind(AssertUnwindSafe(|| {
+        let handled = panics::catch(|| {
             let payloads = self.shared.inbound(InboundKind::Signal, name, header, Cow::Owned(payloads)).into_owned();
             let handled = match handler {
                 Some(handler) => Some(handler(name, payloads.clone())),
                 None => self.handlers.signal(name, &payloads).or_else(|| Some(any?(name, payloads.clone()))),
             };
             handled.ok_or(payloads)
-        }));
+        });
         match handled {
             Ok(Err(payloads)) => self.shared.core().deliver_signal(name, payloads),
             Ok(Ok(Ok(None))) => {}
@@ -269,7 +273,7 @@ impl Instance {
                 let message = format!("signal {name:?}: {error}");
                 return Err(Stop::Failure(Failure::application("Conversion", message).into()));
             }
-            Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+            Err(panic) => return Err(panic.into()),
         }
         Ok(())
     }
@@ -286,10 +290,10 @@ impl Instance {
             core.current_update = Some(update.clone());
             core.before()
         };
-        let validated = catch_unwind(AssertUnwindSafe(|| {
+        let validated = panics::catch(|| {
             let payloads = self.shared.inbound(InboundKind::Validate, &update.name, header, Cow::Borrowed(payloads));
             self.handlers.validate(&update.name, &payloads)
-        }));
+        });
         let taken_back = {
             let mut core = self.shared.core();
             core.current_update = None;
@@ -301,7 +305,7 @@ impl Instance {
                 Some(Err(Failure::application("UpdateRejected", message).into()))
             }
             Ok(validated) => validated.map(|result| result.map_err(|error| error.failure())),
-            Err(panic) => Some(Err(Failure::panic(&*panic))),
+            Err(panic) => Some(Err(panic.in_workflow())),
         }
     }
 
@@ -315,10 +319,10 @@ impl Instance {
     ) -> std::result::Result<(), Stop> {
         let name = update.name.as_str();
         self.shared.core().current_update = Some(update.clone());
-        let begun = catch_unwind(AssertUnwindSafe(|| {
+        let begun = panics::catch(|| {
             let payloads = self.shared.inbound(InboundKind::Update, name, header, Cow::Borrowed(payloads));
             self.handlers.update(name, &payloads)
-        }));
+        });
         self.shared.core().current_update = None;
         let future = match begun {
             Ok(Some(Ok(future))) => future,
@@ -329,7 +333,7 @@ impl Instance {
                 let [_, _, known] = self.handlers.names();
                 return Err(Stop::Failure(super::handlers::unknown("update", name, known)));
             }
-            Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+            Err(panic) => return Err(panic.into()),
         };
         let abandoned = self.handlers.abandons(HandlerKind::Update, name);
         let mut core = self.shared.core();
@@ -346,10 +350,16 @@ impl Instance {
     }
 }
 
+/// A violation that is not a difference to an event.
+fn violation(kind: ViolationKind, message: String) -> Stop {
+    let difference =
+        Difference { kind, event_id: 0, sequence: 0, expected: String::new(), actual: message, place: None };
+    Stop::Violation(Box::new(difference))
+}
+
 /// Drops a value of the user's, which may panic.
 fn drop_safely<T>(value: T) -> std::result::Result<(), Stop> {
-    catch_unwind(AssertUnwindSafe(|| drop(value)))
-        .map_err(|panic: Box<dyn Any + Send>| Stop::Panic(panic_message(&*panic)))
+    panics::catch(|| drop(value)).map_err(Stop::from)
 }
 
 impl Drop for Instance {

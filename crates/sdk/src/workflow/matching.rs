@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     commands::{CHANGE_VERSION, CloseKind, ExpectedEvent, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
+    last_call::Place,
     nexus_target::NexusTarget,
     operation::OpId,
     sabotage::{self, Sabotage},
@@ -31,6 +32,15 @@ pub(crate) struct Difference {
     pub sequence: u64,
     pub expected: String,
     pub actual: String,
+    /// Where the code asks for it.
+    pub place: Option<Place>,
+}
+
+/// A command that was sent, to be found in history.
+#[derive(Debug)]
+pub(crate) struct SentCommand {
+    pub expected: ExpectedEvent,
+    pub place: Option<Place>,
 }
 
 /// Whether a command makes this event. All such events of a workflow task follow its completion directly.
@@ -60,26 +70,26 @@ pub(crate) fn is_command_event(kind: EventType) -> bool {
 
 /// Compares in order. Calls `bind` with each operation and the event that its command became.
 pub(crate) fn compare(
-    mut expected: VecDeque<ExpectedEvent>,
+    mut sent: VecDeque<SentCommand>,
     events: &[HistoryEvent],
     mut bind: impl FnMut(OpId, i64),
 ) -> Result<(), Difference> {
     let mut skipped_patch = false;
     for event in events {
         let event_id = event.event_id;
-        let skip = skipped_patch && is_change_version(event) && !asks_for_change_version(expected.front());
+        let skip = skipped_patch && is_change_version(event) && !asks_for_change_version(front(&sent));
         skipped_patch = false;
         if skip {
             continue;
         }
         if let Some((id, true)) = patch_of(event)
-            && !matches!(expected.front(), Some(ExpectedEvent::Patch { id: patch }) if *patch == id)
+            && !matches!(front(&sent), Some(ExpectedEvent::Patch { id: patch }) if *patch == id)
         {
             // The call of `deprecate_patch` was removed since, as it should be.
             skipped_patch = true;
             continue;
         }
-        let Some(command) = expected.pop_front() else {
+        let Some(SentCommand { expected: command, place }) = sent.pop_front() else {
             if sabotage::is_on(Sabotage::SkipsTheLast) {
                 continue;
             }
@@ -88,30 +98,35 @@ pub(crate) fn compare(
                 None => ViolationKind::RemovedCommand,
             };
             let actual = "nothing".to_owned();
-            return Err(Difference { kind, event_id, sequence: 0, expected: describe(event), actual });
+            return Err(Difference { kind, event_id, sequence: 0, expected: describe(event), actual, place: None });
         };
         if let Err(kind) = fits(&command, event).or_else(forgiven) {
             let (sequence, actual, mut expected) = (command.sequence(), command.describe(), describe(event));
             if differs_in_print_only(&command, event) {
                 expected.push_str(" with another input or on another queue");
             }
-            return Err(Difference { kind, event_id, sequence, expected, actual });
+            return Err(Difference { kind, event_id, sequence, expected, actual, place });
         }
         if let Some(op) = command.op() {
             bind(op, event_id);
         }
     }
-    match expected.pop_front() {
+    match sent.pop_front() {
         Some(_) if sabotage::is_on(Sabotage::IgnoresTheRest) => Ok(()),
         None => Ok(()),
-        Some(command) => Err(Difference {
+        Some(SentCommand { expected: command, place }) => Err(Difference {
             kind: ViolationKind::ExtraCommand,
             event_id: 0,
             sequence: command.sequence(),
             expected: "nothing more in this workflow task".to_owned(),
             actual: command.describe(),
+            place,
         }),
     }
+}
+
+fn front(sent: &VecDeque<SentCommand>) -> Option<&ExpectedEvent> {
+    sent.front().map(|command| &command.expected)
 }
 
 /// For the tests of the tests: a comparison that lets things pass.

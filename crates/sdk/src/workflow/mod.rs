@@ -1,12 +1,13 @@
 //! Workflows: the context, its futures, and what executes them.
 //!
 //! - `context`, `context_trait`, `schedule`, `futures`, `handlers`, `outcome`, `state`, `scope`: what workflows use
-//! - `operation`, `signals`, `scope_tree`, `interceptor`, `local`: what `core` is made of
-//! - `core`: what they share; which operation becomes ready; `cancel`, `delivery`, `interception`: what acts on it
+//! - `operation`, `last_call`, `signals`, `scope_tree`, `interceptor`, `local`: what `core` is made of
+//! - `core`: what they share; which operation becomes ready; `cancel`, `chosen_ids`, `delivery`, `interception`: what acts on it
 //! - `instance`: roots and polls; `events`: what an event means; `execution`: history in, commands out
 //! - `history`, `commands`, `matching`, `violation`: workflow tasks, and their comparison with history
 
 pub(crate) mod cancel;
+mod chosen_ids;
 pub(crate) mod commands;
 mod context;
 mod context_trait;
@@ -24,6 +25,7 @@ mod info;
 pub(crate) mod instance;
 mod interception;
 mod interceptor;
+pub(crate) mod last_call;
 pub(crate) mod local;
 pub(crate) mod matching;
 pub(crate) mod nexus;

@@ -2,6 +2,7 @@
 
 use std::{
     marker::PhantomData,
+    panic::Location,
     pin::Pin,
     sync::Arc,
     task::{Context as TaskContext, Poll},
@@ -76,12 +77,14 @@ impl NexusClient {
     }
 
     /// Schedules an operation.
+    #[track_caller]
     pub fn start<I: Data, O: Data>(&self, operation: NexusOperation<I, O>, input: I) -> NexusFuture<O> {
         let input = converter::encode(&input, 1);
         self.schedule(operation.service(), operation.name(), input, |payloads| converter::decode(payloads, 1))
     }
 
     /// Schedules an operation by name. An input of `null` is none.
+    #[track_caller]
     pub fn start_raw(&self, service: &str, operation: &str, input: Value) -> NexusFuture<Value> {
         let input = match input {
             Value::Null => Ok(Vec::new()),
@@ -90,6 +93,7 @@ impl NexusClient {
         self.schedule(service, operation, input, |payloads| converter::decode(payloads, 1))
     }
 
+    #[track_caller]
     fn schedule<T>(
         &self,
         service: &str,
@@ -108,7 +112,9 @@ impl NexusClient {
             operation: operation.to_owned(),
         });
         let cancellation = self.options.cancellation;
+        let place = Location::caller();
         let mut core = self.shared.core();
+        core.note_call(place);
         let sequence = core.count(Counter::Nexus);
         let op = core.add(self.scope, OpKind::Nexus { target: target.clone(), token: None, cancellation });
         match input {

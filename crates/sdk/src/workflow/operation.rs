@@ -4,7 +4,7 @@ use std::{pin::Pin, sync::Arc, task::Waker};
 
 use segno_proto::common::Payload;
 
-use super::{local::LocalWork, nexus_target::NexusTarget};
+use super::{last_call::Place, local::LocalWork, nexus_target::NexusTarget};
 use crate::{
     failure::Failure,
     options::{CancellationType, NexusCancellationType},
@@ -21,6 +21,8 @@ pub(crate) type Check = Arc<dyn Fn() -> bool + Send + Sync>;
 pub(crate) struct Op {
     pub kind: OpKind,
     pub scope: u64,
+    /// Where the code began it.
+    pub place: Option<Place>,
     pub waker: Option<Waker>,
     /// When it was resolved, counted in history's order, and with what.
     pub outcome: Option<(u64, Outcome)>,
@@ -38,6 +40,10 @@ pub(crate) enum OpKind {
         id: String,
         kind: String,
         cancellation: CancellationType,
+    },
+    /// The result of a task that was scheduled before with the same id.
+    SameTask {
+        id: String,
     },
     Timer {
         id: String,
@@ -97,6 +103,7 @@ impl OpKind {
     pub fn describe(&self) -> String {
         match self {
             Self::Task { id, kind, .. } => format!("task {kind} ({id})"),
+            Self::SameTask { id } => format!("task ({id})"),
             Self::Timer { id } => format!("timer ({id})"),
             Self::Child { workflow_id, kind, .. } => format!("child {kind} ({workflow_id})"),
             Self::ChildStarted { .. } => "start of a child".to_owned(),

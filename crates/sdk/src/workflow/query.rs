@@ -1,15 +1,12 @@
 //! Answers to queries: those of the workflow, and those that every workflow has.
 
-use std::{
-    borrow::Cow,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::borrow::Cow;
 
 use segno_proto::common::{Header, Payload};
 use serde_json::json;
 
 use super::{handlers::unknown, instance::Instance, interceptor::InboundKind};
-use crate::{converter, failure::Failure};
+use crate::{converter, failure::Failure, panics};
 
 /// Answers a query.
 pub(crate) fn answer(
@@ -23,10 +20,10 @@ pub(crate) fn answer(
         "__temporal_workflow_metadata" => metadata(instance),
         _ => {
             let before = instance.shared.core().before();
-            let answered = catch_unwind(AssertUnwindSafe(|| {
+            let answered = panics::catch(|| {
                 let input = instance.shared.inbound(InboundKind::Query, name, header, Cow::Borrowed(input));
                 instance.handlers.query(name, &input)
-            }));
+            });
             let taken_back = instance.shared.core().take_back(before);
             if taken_back.asked {
                 return Err(
@@ -39,7 +36,7 @@ pub(crate) fn answer(
                     let [_, known, _] = instance.handlers.names();
                     Err(unknown("query", name, known))
                 }
-                Err(panic) => Err(Failure::panic(&*panic)),
+                Err(panic) => Err(panic.in_workflow()),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Implements [`WorkflowContext`] for [`Context`], with further scheduling methods.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::time::Duration;
 
 use segno_proto::{
     command::{ScheduleActivityTaskCommandAttributes, StartChildWorkflowExecutionCommandAttributes},
@@ -30,12 +30,10 @@ use crate::{
     options::{
         ChildOptions, IdReusePolicy, LocalOptions, ParentClosePolicy, RetryPolicy, ScheduleTaskOptions, wire_duration,
     },
+    panics,
     priority::Priority,
     versioning::VersioningOverride,
 };
-
-/// Start-to-close of a task that names no time-out at all.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The operation that [`Context::run_async`] executes: every `FnOnce` that gives a future.
 pub trait AsyncOperation<T>: Send + 'static {
@@ -56,6 +54,7 @@ where
 type Encoded = std::result::Result<Vec<Payload>, ConversionError>;
 
 impl<S: Send + Sync + 'static> Context<S> {
+    #[track_caller]
     fn schedule_task<T>(
         &self,
         kind: &str,
@@ -65,9 +64,15 @@ impl<S: Send + Sync + 'static> Context<S> {
     ) -> TaskFuture<T> {
         let mut core = self.shared.core();
         let sequence = core.count(Counter::Task);
-        let id = core.seed.id("task", sequence).to_string();
+        let is_known = options.id.as_ref().is_some_and(|id| core.chosen_tasks.contains(id));
+        let id = options.id.clone().unwrap_or_else(|| core.seed.id("task", sequence).to_string());
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
         drop(core);
+        if is_known {
+            let same = OpKind::SameTask { id: id.clone() };
+            let operation = self.operation(same, |core, op| core.join_task(op, &id, kind));
+            return TaskFuture::new(operation, id, decode);
+        }
         let header = input.as_mut().ok().and_then(|input| self.shared.outbound(OutboundKind::Task, kind, input));
         let strict = self.shared.rules.strict;
         let op = OpKind::Task { id: id.clone(), kind: kind.to_owned(), cancellation: options.cancellation };
@@ -78,6 +83,9 @@ impl<S: Send + Sync + 'static> Context<S> {
                 let print = strict.then(|| matching::print(&queue, &input));
                 let mut attributes = Box::new(task_attributes(id.clone(), kind, queue, input, &options));
                 attributes.header = header;
+                if options.id.is_some() {
+                    core.chosen_tasks.add(id.clone(), op, kind.to_owned(), sequence);
+                }
                 let expected = ExpectedEvent::Task { op, id: id.clone(), kind: kind.to_owned(), sequence, print };
                 core.push_for(op, CommandRequest::Task { attributes, summary }, expected);
             }
@@ -86,10 +94,12 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// A timer with a line for people, which user interfaces show beside it.
+    #[track_caller]
     pub fn sleep_with_summary(&self, duration: Duration, summary: impl Into<String>) -> TimerFuture {
         self.timer(duration, Some(summary.into()))
     }
 
+    #[track_caller]
     fn timer(&self, duration: Duration, summary: Option<String>) -> TimerFuture {
         let mut core = self.shared.core();
         let sequence = core.count(Counter::Timer);
@@ -104,6 +114,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         TimerFuture { operation, id }
     }
 
+    #[track_caller]
     fn start_child<T>(
         &self,
         kind: &str,
@@ -147,11 +158,13 @@ impl<S: Send + Sync + 'static> Context<S> {
         ChildWorkflowFuture::new(operation, workflow_id, decode)
     }
 
+    #[track_caller]
     fn local<T>(&self, name: &str, work: LocalWork, decode: Decode<T>) -> OperationFuture<T> {
         let (operation, id) = self.local_operation(name, work);
         OperationFuture::new(operation, id, decode)
     }
 
+    #[track_caller]
     fn local_operation(&self, name: &str, work: LocalWork) -> (super::futures::Operation, String) {
         let mut core = self.shared.core();
         let index = core.count(Counter::Local);
@@ -170,14 +183,16 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Has the workflow's own worker execute a task, without a task queue.
+    #[track_caller]
     pub fn schedule_local<T: TaskDefinition>(&self, input: T::Input) -> TaskFuture<T::Output> {
         let defaults = T::options();
-        let retry_policy = retry_policy(&defaults);
+        let retry_policy = defaults.attempts();
         let (timeout, schedule_to_close) = (defaults.timeout, defaults.schedule_to_close);
         self.schedule_local_with_options::<T>(input, LocalOptions { timeout, schedule_to_close, retry_policy })
     }
 
     /// The same with options.
+    #[track_caller]
     pub fn schedule_local_with_options<T: TaskDefinition>(
         &self,
         input: T::Input,
@@ -197,6 +212,7 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Executes an asynchronous closure that replay must not repeat. Its result is recorded.
+    #[track_caller]
     pub fn run_async<F, T>(&self, name: &str, f: F) -> OperationFuture<T>
     where
         F: AsyncOperation<T>,
@@ -209,6 +225,7 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Starts a child workflow with options.
+    #[track_caller]
     pub fn schedule_workflow_with_options<W: WorkflowDefinition>(
         &self,
         options: ChildOptions,
@@ -229,25 +246,29 @@ fn encode_local<T: Serialize + 'static>(value: &T) -> LocalOutcome {
 }
 
 impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
+    #[track_caller]
     fn schedule<T: TaskDefinition>(&self, input: T::Input) -> TaskFuture<T::Output> {
         let input = converter::encode(&input, T::ARGUMENTS);
         self.schedule_task(T::KIND, input, T::options(), |payloads| converter::decode(payloads, 1))
     }
 
+    #[track_caller]
     fn schedule_raw(&self, task_type: &str, input: Value) -> TaskFuture<Value> {
         self.schedule_with_options_raw(task_type, input, ScheduleTaskOptions::default())
     }
 
+    #[track_caller]
     fn schedule_with_options<T: TaskDefinition>(
         &self,
         input: T::Input,
         options: ScheduleTaskOptions,
     ) -> TaskFuture<T::Output> {
         let input = converter::encode(&input, T::ARGUMENTS);
-        let options = merge(options, T::options());
+        let options = options.over(T::options());
         self.schedule_task(T::KIND, input, options, |payloads| converter::decode(payloads, 1))
     }
 
+    #[track_caller]
     fn schedule_with_options_raw(
         &self,
         task_type: &str,
@@ -257,20 +278,24 @@ impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
         self.schedule_task(task_type, raw_input(&input), options, decode_first)
     }
 
+    #[track_caller]
     fn sleep(&self, duration: Duration) -> TimerFuture {
         self.timer(duration, None)
     }
 
+    #[track_caller]
     fn schedule_workflow<W: WorkflowDefinition>(&self, name: &str, input: W::Input) -> ChildWorkflowFuture<W::Output> {
         let options = ChildOptions { name: name.to_owned(), ..ChildOptions::default() };
         self.schedule_workflow_with_options::<W>(options, input)
     }
 
+    #[track_caller]
     fn schedule_workflow_raw(&self, name: &str, kind: &str, input: Value) -> ChildWorkflowFuture<Value> {
         let options = ChildOptions { name: name.to_owned(), ..ChildOptions::default() };
         self.start_child(kind, raw_input(&input), options, decode_first)
     }
 
+    #[track_caller]
     fn promise<T: DeserializeOwned>(&self, name: &str) -> PromiseFuture<T> {
         let operation = self.operation(OpKind::Promise { name: name.to_owned() }, |core, op| {
             if let Some((at, outcome)) = core.promises.get(name).cloned() {
@@ -280,19 +305,19 @@ impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
         PromiseFuture::new(operation, name.to_owned(), decode_first)
     }
 
+    #[track_caller]
     fn promise_raw(&self, name: &str) -> PromiseFuture<Value> {
         self.promise(name)
     }
 
+    #[track_caller]
     fn run<F, T>(&self, name: &str, f: F) -> OperationFuture<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let work = LocalWork::Run(Box::new(move || {
-            std::panic::catch_unwind(AssertUnwindSafe(f))
-                .map_err(|panic| Failure::panic(&*panic))
-                .and_then(|value| encode_local(&value))
+            panics::catch(f).map_err(|panic| panic.failure()).and_then(|value| encode_local(&value))
         }));
         self.local(name, work, |payloads| converter::decode(payloads, 1))
     }
@@ -333,48 +358,8 @@ fn raw_input(input: &Value) -> Encoded {
     if input.is_null() { Ok(Vec::new()) } else { Ok(vec![converter::encode_json(input)?]) }
 }
 
-/// The options of a call, filled up from those of the definition.
-fn merge(call: ScheduleTaskOptions, definition: ScheduleTaskOptions) -> ScheduleTaskOptions {
-    let no_timeout = call.timeout.is_none() && call.schedule_to_close.is_none();
-    ScheduleTaskOptions {
-        priority_seconds: if call.priority_seconds == 0 { definition.priority_seconds } else { call.priority_seconds },
-        max_retries: call.max_retries.or(definition.max_retries),
-        timeout: call.timeout.or(definition.timeout),
-        schedule_to_close: call.schedule_to_close.or(definition.schedule_to_close.filter(|_| no_timeout)),
-        schedule_to_start: call.schedule_to_start.or(definition.schedule_to_start),
-        heartbeat_timeout: call.heartbeat_timeout.or(definition.heartbeat_timeout),
-        queue: call.queue.or(definition.queue),
-        retry_policy: call.retry_policy.or(definition.retry_policy),
-        priority: call.priority.or(definition.priority.filter(|_| call.priority_seconds == 0)),
-        cancellation: call.cancellation,
-        disable_eager: call.disable_eager || definition.disable_eager,
-        summary: call.summary.or(definition.summary),
-    }
-}
-
 fn task_queue(name: String) -> Option<TaskQueue> {
     Some(TaskQueue { name, kind: enums::TaskQueueKind::Normal as i32, ..Default::default() })
-}
-
-/// How attempts are repeated; `None`: as the server does by itself.
-fn retry_policy(options: &ScheduleTaskOptions) -> Option<RetryPolicy> {
-    let Some(retries) = options.max_retries else { return options.retry_policy.clone() };
-    let policy = options.retry_policy.clone().unwrap_or_default();
-    Some(RetryPolicy { maximum_attempts: retries.saturating_add(1), ..policy })
-}
-
-/// The priority that was given, or that the seconds stand for.
-fn priority(options: &ScheduleTaskOptions) -> Option<common::Priority> {
-    if let Some(priority) = &options.priority {
-        return Some(priority.to_wire());
-    }
-    let priority_key = match options.priority_seconds {
-        60.. => 1,
-        1.. => 2,
-        0 => return None,
-        _ => 4,
-    };
-    Some(common::Priority { priority_key, ..Default::default() })
 }
 
 fn task_attributes(
@@ -384,11 +369,7 @@ fn task_attributes(
     input: Vec<Payload>,
     options: &ScheduleTaskOptions,
 ) -> ScheduleActivityTaskCommandAttributes {
-    let retry_policy = retry_policy(options).as_ref().map(RetryPolicy::to_wire);
-    let timeout = match (options.timeout, options.schedule_to_close) {
-        (None, None) => Some(DEFAULT_TIMEOUT),
-        (timeout, _) => timeout,
-    };
+    let retry_policy = options.attempts().as_ref().map(RetryPolicy::to_wire);
     ScheduleActivityTaskCommandAttributes {
         activity_id,
         activity_type: Some(common::ActivityType { name: kind.to_owned() }),
@@ -397,10 +378,10 @@ fn task_attributes(
         input: converter::list(input),
         schedule_to_close_timeout: options.schedule_to_close.and_then(wire_duration),
         schedule_to_start_timeout: options.schedule_to_start.and_then(wire_duration),
-        start_to_close_timeout: timeout.and_then(wire_duration),
+        start_to_close_timeout: options.start_to_close().and_then(wire_duration),
         heartbeat_timeout: options.heartbeat_timeout.and_then(wire_duration),
         retry_policy,
-        priority: priority(options),
+        priority: options.wire_priority(),
         ..Default::default()
     }
 }

@@ -53,11 +53,13 @@ pub struct DeterminismViolation {
     pub expected: String,
     /// The command that the code issues.
     pub actual: String,
+    /// File, line and column at which the code issues it, if it is one that a call asks for.
+    pub place: Option<String>,
 }
 
 impl fmt::Display for DeterminismViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, event_id, sequence, expected, actual, .. } = self;
+        let Self { kind, event_id, sequence, expected, actual, place, .. } = self;
         let what = match kind {
             ViolationKind::TaskTypeMismatch => "task",
             ViolationKind::TimerDurationMismatch => "timer",
@@ -69,9 +71,16 @@ impl fmt::Display for DeterminismViolation {
             ViolationKind::ForeignWake | ViolationKind::NeverRests => return f.write_str(actual),
             _ => "command",
         };
+        if *sequence != 0 {
+            write!(f, "{what} #{sequence}: ")?;
+        }
         match *event_id {
-            0 => write!(f, "{what} #{sequence}: history has {expected}, the code asks for {actual}"),
-            _ => write!(f, "{what} #{sequence}: event {event_id} {expected}, the code asks for {actual}"),
+            0 => write!(f, "history has {expected}, the code asks for {actual}")?,
+            _ => write!(f, "event {event_id} {expected}, the code asks for {actual}")?,
+        }
+        match place {
+            Some(place) => write!(f, " at {place}"),
+            None => Ok(()),
         }
     }
 }
@@ -90,6 +99,7 @@ impl DeterminismViolation {
             "sequence": self.sequence,
             "expected": self.expected,
             "actual": self.actual,
+            "place": self.place,
         })
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use segno_sdk::{
     Client, ClientError, Context, Failure, FailureKind, Handle, Metrics, Result, RetryPolicy, ScheduleTaskOptions,
-    WorkflowContext, task, workflow,
+    WorkflowContext, raw, task, workflow,
 };
 
 use super::{client::Inverted, queue, server};
@@ -105,10 +105,13 @@ impl std::io::Write for Lines {
     }
 }
 
+const LAST_CALL: u32 = line!() + 4;
+
 #[workflow]
 async fn block(ctx: Context) -> Result<()> {
     let _waits = ctx.sleep(Duration::from_secs(60));
-    std::thread::sleep(Duration::from_millis(2_600));
+    let (_sender, receiver) = std::sync::mpsc::channel::<()>();
+    let _ = receiver.recv_timeout(Duration::from_millis(2_600));
     ctx.sleep(Duration::from_millis(1)).await?;
     Ok(())
 }
@@ -132,5 +135,109 @@ async fn a_workflow_task_that_blocks_is_logged_while_it_does_and_when_it_has_end
         let line = text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {text}"));
         assert!(line.contains("workflow_id=\"blocks\" kind=\"block\""), "{line}");
         assert_eq!(line.contains("waits_for=\"timer"), what.contains("took"), "{line}");
+        // While it blocks: where it called its context last.
+        assert_eq!(line.contains(&format!("worker/failing.rs:{LAST_CALL}:")), what.contains("ended"), "{line}");
     }
+}
+
+/// The failures of workflow tasks in a history: kind and message.
+async fn task_failures<W>(handle: &Handle<W>) -> Vec<(String, String)> {
+    let failure = |event: &raw::HistoryEvent| match &event.attributes {
+        Some(raw::Attributes::WorkflowTaskFailedEventAttributes(failed)) => {
+            let failure = Failure::from_wire(failed.failure.clone().unwrap());
+            Some((failure.application_kind().unwrap_or_default().to_owned(), failure.message().to_owned()))
+        }
+        _ => None,
+    };
+    handle.history().await.unwrap().iter().filter_map(failure).collect()
+}
+
+/// The first failure of a workflow task, once there is one.
+async fn first_task_failure<W>(handle: &Handle<W>) -> (String, String) {
+    let failed = async {
+        loop {
+            if let Some(failure) = task_failures(handle).await.into_iter().next() {
+                return failure;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), failed).await.expect("a failed workflow task within 30 s")
+}
+
+/// Not in the workflow itself, where it does not compile.
+fn nap(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+const BEFORE_NAP: u32 = line!() + 4;
+
+#[workflow]
+async fn nap_on_the_thread(ctx: Context) -> Result<()> {
+    ctx.sleep(Duration::from_millis(1)).await?;
+    nap(Duration::from_millis(3_500));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn a_workflow_that_sleeps_on_its_thread_fails_its_task_and_says_what_to_write() {
+    let server = server().await;
+    let queue = queue(&server.client());
+    let worker = queue.worker().workflow::<NapOnTheThread>().build().unwrap();
+    let (kind, message) = worker
+        .run_until(async {
+            let handle = queue.start::<NapOnTheThread>("naps", ()).await?;
+            let failure = first_task_failure(&handle).await;
+            // Otherwise the worker waits for it when it shuts down.
+            handle.terminate("seen").await?;
+            Ok::<_, ClientError>(failure)
+        })
+        .await
+        .unwrap();
+    assert_eq!(kind, "Blocked", "{message}");
+    for part in ["`std::thread::sleep`", "`ctx.sleep(duration).await`", &format!("worker/failing.rs:{BEFORE_NAP}:")] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+}
+
+const TICK: u32 = line!() + 3;
+
+async fn tick() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+const UNWRAP: u32 = line!() + 6;
+
+#[workflow]
+async fn tick_and_break(ctx: Context, how: String) -> Result<()> {
+    match how.as_str() {
+        "tokio" => tick().await,
+        _ => drop(ctx.info().run_id.parse::<u32>().unwrap()),
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn the_history_has_the_line_of_a_panic() {
+    let server = server().await;
+    let queue = queue(&server.client());
+    let worker = queue.worker().workflow::<TickAndBreak>().build().unwrap();
+    let failures = worker.run_until(async {
+        let mut failures = Vec::new();
+        for how in ["tokio", "unwrap"] {
+            let handle = queue.start::<TickAndBreak>(how, how.to_owned()).await?;
+            failures.push(first_task_failure(&handle).await);
+            handle.terminate("seen").await?;
+        }
+        Ok::<_, ClientError>(failures)
+    });
+    let failures = failures.await.unwrap();
+    let [(_, tokio), (_, unwrap)] = failures.as_slice() else { panic!("{failures:?}") };
+    assert!(tokio.starts_with("tokio::time::sleep cannot be called in a workflow, at "), "{tokio}");
+    assert!(tokio.contains(&format!("worker/failing.rs:{TICK}:")), "{tokio}");
+    assert!(tokio.contains("write `ctx.sleep(duration).await`"), "{tokio}");
+    assert!(unwrap.contains(&format!("worker/failing.rs:{UNWRAP}:")), "{unwrap}");
+    assert!(!unwrap.contains("start_thread"), "{unwrap}");
 }

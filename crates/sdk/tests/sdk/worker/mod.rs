@@ -16,8 +16,10 @@ mod operations;
 mod pages;
 mod proxy;
 mod python;
+mod restarts;
 mod segno_only;
 mod shutdown;
+mod standalone;
 mod tasks;
 mod versions;
 

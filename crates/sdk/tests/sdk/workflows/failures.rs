@@ -13,7 +13,7 @@ use super::common::*;
 
 macro_rules! workflows {
     ($($name:ident($ctx:ident) $body:block)*) => {
-        $(#[workflow] async fn $name($ctx: Context, _input: ()) -> Result<u32> $body)*
+        $(#[workflow(unchecked)] async fn $name($ctx: Context, _input: ()) -> Result<u32> $body)*
     };
 }
 
@@ -28,9 +28,12 @@ workflows! {
         let _ = &ctx;
         Ok(receiver.await?)
     }
-    tokio_sleep(ctx) { let _ = &ctx; tokio::time::sleep(seconds(1)).await; Ok(1) }
+    tokio_sleep(ctx) { let _ = &ctx; nap().await; Ok(1) }
     tokio_spawn(ctx) { let _ = &ctx; Ok(tokio::spawn(async { 1 }).await?) }
+    tokio_timeout(ctx) { Ok(tokio::time::timeout(seconds(1), ctx.schedule::<Third>(1)).await??) }
     blocking(ctx) { let _ = &ctx; Ok(tokio::task::spawn_blocking(|| 1).await?) }
+    socket(ctx) { let _ = &ctx; Ok(connect().await?) }
+    divides(ctx) { Ok(divide(u32::from(ctx.is_cancelled()))) }
     never_rests(ctx) {
         let _ = &ctx;
         loop { tokio::task::yield_now().await; }
@@ -60,6 +63,24 @@ workflows! {
     }
     wrong_type(ctx) { Ok(ctx.schedule_raw("text", serde_json::Value::Null).await?.as_u64().unwrap_or(7) as u32) }
     undecodable(ctx) { Ok(ctx.schedule::<Third>(1).await?) }
+}
+
+/// Where calls of the functions below panic.
+const NAP: u32 = line!() + 3;
+
+async fn nap() {
+    tokio::time::sleep(seconds(1)).await;
+}
+
+async fn connect() -> std::io::Result<u32> {
+    tokio::net::TcpStream::connect("127.0.0.1:1").await.map(|_| 1)
+}
+
+const DIVISION: u32 = line!() + 4;
+
+#[inline(never)]
+fn divide(by: u32) -> u32 {
+    7 / by
 }
 
 async fn run<W: Workflow<Input = (), Output = u32>>() -> TestRun<u32> {
@@ -115,10 +136,94 @@ async fn a_result_that_does_not_decode_fails_the_workflow_task() {
 }
 
 #[tokio::test]
-async fn tokio_is_not_there() {
-    for (kind, message, _) in [fails::<TokioSleep>().await, fails::<TokioSpawn>().await, fails::<Blocking>().await] {
+async fn tokio_is_not_there_and_the_message_says_what_is() {
+    for ((kind, message, _), call, instead) in [
+        (fails::<TokioSleep>().await, "tokio::time::sleep", "`ctx.sleep(duration).await`"),
+        (fails::<TokioSpawn>().await, "tokio::spawn", "`ctx.spawn(future)`"),
+        (fails::<TokioTimeout>().await, "tokio::time::timeout", "`ctx.timeout(duration, future).await`"),
+        (fails::<Blocking>().await, "tokio::task::spawn_blocking", "`ctx.run(name, closure).await`"),
+        (fails::<Socket>().await, "tokio::net", "a task"),
+    ] {
         assert_eq!(kind, "Panic", "{message}");
+        assert!(message.starts_with(&format!("{call} cannot be called in a workflow, at ")), "{message}");
+        assert!(message.contains(&format!("write {instead}")), "{message}");
+        assert!(message.contains("workflows/failures.rs:"), "{message}");
         assert!(message.contains("reactor") || message.contains("runtime"), "{message}");
+    }
+    let (_, message, _) = fails::<TokioSleep>().await;
+    assert!(message.contains(&format!("workflows/failures.rs:{NAP}:")), "{message}");
+    // The function and the workflow that called it; names are those that the debug information has.
+    assert!(message.matches(" (tests/sdk/workflows/failures.rs:").count() >= 2, "{message}");
+}
+
+#[tokio::test]
+async fn a_panic_names_its_line_and_the_functions_that_led_there() {
+    let run = run::<Divides>().await;
+    let failure = run.output.unwrap_err();
+    let (message, trace) = (failure.message(), failure.stack_trace());
+    assert!(message.starts_with("attempt to divide by zero, at "), "{message}");
+    assert!(
+        message.contains(&format!("workflows/failures.rs:{DIVISION}:5, in sdk::workflows::failures::divide")),
+        "{message}"
+    );
+    assert!(message.contains(", called by ") && !message.contains("sdk/src/"), "{message}");
+    let lines: Vec<&str> = trace.lines().collect();
+    assert_eq!(lines[0], "sdk::workflows::failures::divide", "{trace}");
+    assert!(
+        lines[1].trim_start().starts_with("at ") && lines[1].contains(&format!("failures.rs:{DIVISION}:")),
+        "{trace}"
+    );
+    // The workflow that called it.
+    assert!(lines[3].contains("failures.rs:"), "{trace}");
+}
+
+#[task]
+async fn explodes(_input: ()) -> Result<u32> {
+    panic!("in a task")
+}
+
+#[task]
+fn explodes_on_a_thread(_input: ()) -> Result<u32> {
+    panic!("on a thread")
+}
+
+#[tokio::test]
+async fn a_panic_of_a_task_names_its_line() {
+    let first = TaskTest::new().run::<Explodes>(()).await.unwrap_err();
+    let second = TaskTest::new().run::<ExplodesOnAThread>(()).await.unwrap_err();
+    for (failure, text, function) in
+        [(first, "in a task", "failures::explodes"), (second, "on a thread", "failures::explodes_on_a_thread")]
+    {
+        let message = failure.message();
+        assert!(message.starts_with(&format!("{text}, at ")), "{message}");
+        assert!(message.contains("workflows/failures.rs:") && message.contains(function), "{message}");
+    }
+}
+
+fn by_the_clock() -> bool {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    // Another answer each time, however fast the clock is read.
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let odd = LAST.fetch_add(1, std::sync::atomic::Ordering::SeqCst) % 2 == 1;
+    now.as_nanos() > 0 && odd
+}
+
+const SCHEDULED: u32 = line!() + 4;
+
+#[workflow]
+async fn chooses(ctx: Context, _input: ()) -> Result<u32> {
+    Ok(ctx.schedule::<Work>(by_the_clock().into()).await?)
+}
+
+#[tokio::test]
+async fn what_a_replay_does_not_repeat_is_found_at_the_line_of_the_command() {
+    let run = WorkflowTest::<Chooses>::new(()).mock::<Work>(Ok).run().await;
+    let failure = run.output.unwrap_err();
+    let message = failure.message();
+    assert_eq!(failure.application_kind(), Some("DeterminismViolation"));
+    assert!(message.contains(&format!("workflows/failures.rs:{SCHEDULED}:")), "{message}");
+    for part in ["`SystemTime::now`", "`ctx.now()`", "`rand`", "`ctx.random()`"] {
+        assert!(message.contains(part), "{message}");
     }
 }
 
@@ -247,7 +352,7 @@ async fn tasks_are_retried_in_virtual_time() {
     let run = both(|| WorkflowTest::<Retries>::new(()).mock::<Work>(|_| Err("never".into()))).await;
     assert_eq!(run.output.unwrap(), "task work failed: never");
     let run = both(|| WorkflowTest::<Retries>::new(()).mock::<Work>(|_| panic!("a mock"))).await;
-    assert_eq!(run.output.unwrap(), "task work failed: a mock");
+    assert!(run.output.unwrap().starts_with("task work failed: a mock, at "));
 }
 
 #[tokio::test]

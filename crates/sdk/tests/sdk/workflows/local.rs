@@ -40,7 +40,9 @@ async fn panics(ctx: Context, _input: ()) -> Result<String> {
 #[tokio::test]
 async fn a_panic_in_a_closure_is_remembered() {
     let run = both(|| WorkflowTest::<Panics>::new(())).await;
-    assert_eq!(run.output.unwrap(), "Some(\"Panic\") in a closure");
+    let output = run.output.unwrap();
+    assert!(output.starts_with("Some(\"Panic\") in a closure, at "), "{output}");
+    assert!(output.contains("workflows/local.rs:"), "{output}");
 }
 
 /// Schedules by the order in which results come.

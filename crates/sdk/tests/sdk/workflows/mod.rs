@@ -3,6 +3,7 @@
 mod basics;
 mod cancellation;
 mod children;
+mod chosen_ids;
 mod common;
 mod corpus;
 mod drops;

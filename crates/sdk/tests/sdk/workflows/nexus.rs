@@ -321,6 +321,8 @@ mod changed {
         Ok(ctx.sleep(seconds(1)).await?)
     }
 
+    pub const OTHER_OPERATION: u32 = line!() + 4;
+
     #[workflow(name = "Changed")]
     pub async fn other_operation(ctx: Context) -> Result<()> {
         let price = orders(&ctx).price("tea".to_owned());
@@ -379,9 +381,12 @@ async fn changed_code_is_a_violation() {
             ViolationKind::CommandTypeMismatch,
         ]
     );
+    let text = kinds[0].to_string();
+    let (text, place) = text.split_once(" at ").unwrap();
     assert_eq!(
-        kinds[0].to_string(),
+        text,
         "Nexus operation #1: event 5 scheduled Nexus operation \"shop.Orders.Ship\" of endpoint \"orders\", the code asks \
          for Nexus operation \"shop.Orders.price\" of endpoint \"orders\""
     );
+    assert!(place.contains(&format!("workflows/nexus.rs:{}:", changed::OTHER_OPERATION)), "{place}");
 }

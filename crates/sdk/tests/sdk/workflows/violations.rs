@@ -75,6 +75,9 @@ where
     }
 }
 
+/// The line of the next change.
+const KIND: u32 = line!() + 2;
+
 change!(kind: |ctx| { Ok(ctx.schedule::<Work>(1).await?) } => { Ok(ctx.schedule::<Other>(1).await?) });
 change!(order: |ctx| {
     let (a, b) = tokio::join!(ctx.schedule::<Work>(1), ctx.schedule::<Other>(1));
@@ -196,7 +199,21 @@ async fn what_may_change() {
 async fn the_text_says_what_differs() {
     let history = record::<kind::Before>().await;
     let error = replay::<kind::After>(&history).unwrap_err();
-    assert_eq!(error.to_string(), r#"task #1: event 5 scheduled "work", the code asks for "other""#);
+    let violation = error.violation().unwrap();
+    let place = violation.place.as_ref().unwrap();
+    let line = format!("workflows/violations.rs:{KIND}:");
+    assert!(place.contains(&line), "{place}");
+    assert_eq!(
+        error.to_string(),
+        format!(r#"task #1: event 5 scheduled "work", the code asks for "other" at {place}"#)
+    );
+    // What has no number has none in the text.
+    let history = record::<removed::Before>().await;
+    let error = replay::<removed::After>(&history).unwrap_err();
+    assert_eq!(error.to_string(), r#"event 6 scheduled "other", the code asks for nothing"#);
+    let history = record::<early::Before>().await;
+    let error = replay::<early::After>(&history).unwrap_err();
+    assert_eq!(error.to_string(), r#"event 5 scheduled "work", the code asks for the end of the workflow"#);
 }
 
 mod patches {

@@ -306,7 +306,7 @@ impl Overtaken {
         }
         FIRST_TASK.store(true, Ordering::SeqCst);
         while !UPDATE_SENT.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::park_timeout(Duration::from_millis(10));
         }
         Err(ctx.continue_as_new::<Overtaken>(()))
     }
