@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use segno_flow::interface::{Event, EventKind, Limits, Payload, Start, TurnResult, Unpaced};
-use segno_flow::{Code, check, compile, query, turn};
+use segno_flow::{Code, check, compile, query, turn, types};
 
 fn code(source: &str) -> Code {
     let program = check(source.as_bytes()).program.expect("the script is right");
@@ -137,6 +137,9 @@ fn main() {
     let source = format!("workflow w(inputs) {{\n{lines}}}\n");
     let time = median(21, || drop(code(&source)));
     println!("check and compile {} lines: {:.2} ms", source.lines().count(), time / 1e6);
+    let deployed = || types::check(source.as_bytes()).program.map(|program| compile(&program, "figures.flow"));
+    let time = median(21, || drop(deployed()));
+    println!("the same with types: {:.2} ms", time / 1e6);
     let bytes = code(&source).encode();
     let time = median(101, || drop(Code::decode(&bytes)));
     println!("read its code, {} bytes: {:.1} us", bytes.len(), time / 1e3);
