@@ -268,6 +268,31 @@ fn what_may_work_is_accepted() {
     }
 }
 
+#[test]
+fn examples_of_the_reference_are_accepted() {
+    for (name, source) in crate::format::examples() {
+        let is_test = name.ends_with("_test.flow");
+        let checked = if is_test { types::check_test(source.as_bytes()) } else { types::check(source.as_bytes()) };
+        assert!(checked.program.is_some(), "{name}: {:?}", checked.diagnostics);
+    }
+}
+
+#[test]
+fn signatures_are_documented() {
+    use segno_flow::library::{Function, Method};
+    let functions = Function::ALL.iter().map(|function| function.signature());
+    for signature in functions.chain(Method::ALL.iter().map(|method| method.signature())) {
+        assert!(signature.doc.len() > 8 && !signature.doc.contains('\n'), "{}", signature.name);
+        assert!(signature.to_string().starts_with(&format!("{}(", signature.name)));
+    }
+    let shown = |name: &str| Function::named(name).unwrap().signature().to_string();
+    assert_eq!(shown("Task.run"), "Task.run(name: string, input?, options?: object) → promise");
+    assert_eq!(shown("Time.add"), "Time.add(time: time, span: duration or object, zone?: time zone) → string");
+    assert_eq!(shown("Test.start"), "Test.start(...inputs) → null");
+    let pop = Method::named("pop").unwrap().signature().to_string();
+    assert_eq!(pop, "pop() → element or null");
+}
+
 /// The place above a `^`.
 fn place(source: &str) -> Position {
     let (line, text) = source.lines().enumerate().find(|(_, line)| line.contains('^')).unwrap();
