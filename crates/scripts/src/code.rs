@@ -17,7 +17,7 @@ use segno_store::NamespaceKey;
 
 use super::{
     code_cache::VersionCode,
-    compile::compile,
+    compile::compile_stored,
     host::Scripts,
     records::{SHOWN_DIGITS, VersionContent, version_document},
 };
@@ -87,7 +87,7 @@ fn compiled(content: &VersionContent) -> VersionCode {
         Ok(code) => return VersionCode::Usable(Arc::new(code)),
         Err(why) => why,
     };
-    match compile(&content.source, &content.file_name) {
+    match compile_stored(&content.source, &content.file_name) {
         Ok((_, code, _)) => VersionCode::Usable(Arc::new(code)),
         Err(found) => {
             let error = found.iter().find(|found| found.severity == Severity::Error);

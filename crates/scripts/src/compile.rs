@@ -1,7 +1,7 @@
 //! Checking and compiling sources. Both take time in proportion to the source, so that they are done on threads of scripts.
 
 use bytes::Bytes;
-use segno_flow::{Code, diagnostic::Diagnostic};
+use segno_flow::{Code, diagnostic::Diagnostic, hir::Program};
 use segno_runs::{error::CallError, namespaces::Namespace};
 
 use super::{error::ScriptError, host::Scripts};
@@ -57,7 +57,7 @@ impl Scripts {
     ) -> Result<CheckedScript, CallError> {
         let check = move || {
             let version = segno_flow::version(&source);
-            match compile(&source, &file_name) {
+            match compile_new(&source, &file_name) {
                 Ok((name, _, diagnostics)) => CheckedScript { name, version, diagnostics },
                 Err(diagnostics) => CheckedScript { name: String::new(), version, diagnostics },
             }
@@ -73,7 +73,7 @@ impl Scripts {
     ) -> Result<CompiledScript, ScriptError> {
         let compile = move || {
             let text = std::mem::take(&mut source.text);
-            let (name, code, warnings) = compile(&text, &source.file_name).map_err(ScriptError::Source)?;
+            let (name, code, warnings) = compile_new(&text, &source.file_name).map_err(ScriptError::Source)?;
             Ok(CompiledScript {
                 name,
                 version: segno_flow::version(&text),
@@ -88,16 +88,46 @@ impl Scripts {
     }
 }
 
-/// The name of the workflow, its code and warnings; or errors and warnings.
-pub(super) fn compile(source: &[u8], file_name: &str) -> Result<(String, Code, Vec<Diagnostic>), Vec<Diagnostic>> {
+/// What compiling gives: the name of the workflow, its code and warnings; or errors and warnings.
+type Compiled = Result<(String, Code, Vec<Diagnostic>), Vec<Diagnostic>>;
+
+/// Compiles a source that is checked or deployed. Errors about types count.
+fn compile_new(source: &[u8], file_name: &str) -> Compiled {
+    let checked = segno_flow::types::check(source);
+    code(checked.program, checked.diagnostics, file_name)
+}
+
+/// Compiles a version that is stored. It was deployed, perhaps by a server that knew nothing about types: it goes on.
+pub(super) fn compile_stored(source: &[u8], file_name: &str) -> Compiled {
     let checked = segno_flow::check(source);
-    let mut diagnostics = checked.diagnostics;
-    let Some(program) = checked.program else { return Err(diagnostics) };
+    code(checked.program, checked.diagnostics, file_name)
+}
+
+fn code(program: Option<Program>, mut diagnostics: Vec<Diagnostic>, file_name: &str) -> Compiled {
+    let Some(program) = program else { return Err(diagnostics) };
     match segno_flow::compile(&program, file_name) {
         Ok(code) => Ok((program.name.to_string(), code, diagnostics)),
         Err(more) => {
             diagnostics.extend(more);
             Err(diagnostics)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails in every run that reaches its second line.
+    const WRONG: &[u8] = b"workflow w(inputs) {\n  if ([inputs].length) return 1\n}\n";
+
+    #[test]
+    fn errors_about_types_refuse_new_scripts_alone() {
+        let found = compile_new(WRONG, "w.flow").expect_err("it is refused");
+        let found: Vec<_> = found.iter().map(|found| (found.code, found.start.line, found.start.column)).collect();
+        assert_eq!(found, [("F0218", 2, 16)]);
+        let (name, _, _) = compile_stored(WRONG, "w.flow").expect("what was deployed before goes on");
+        assert_eq!(name, "w");
+        assert!(compile_new(b"workflow w(inputs) { if (inputs.length) return 1 }", "w.flow").is_ok());
     }
 }

@@ -52,7 +52,7 @@ impl Checker<'_> {
     pub fn library_field(&mut self, base: &Expr, key: &Name, span: Span) -> Option<Out> {
         let path = self.library_path(base, key)?;
         if self.library_function(&path).is_some() {
-            self.error("F0107", "functions are not values", span);
+            self.function_as_value(&path, span);
         } else {
             self.unknown_name(&path, span);
         }

@@ -36,11 +36,21 @@ impl Checker<'_> {
                 otherwise: Box::new(self.expr(otherwise)),
             },
             ExprKind::Arrow(_) => {
-                self.error("F0107", "functions are not values", expr.span);
+                let hint = "declare it by its name: function f(x) { … }, and write f(x) where it is needed";
+                self.error_with("F0107", "functions are not values", expr.span, Some(hint));
                 Out::Null
             }
         };
         hir::Expr { kind, at }
+    }
+
+    /// The name of a function where a value is needed.
+    pub fn function_as_value(&mut self, name: &str, span: Span) {
+        let hint = match name {
+            "String" | "Number" | "Error" => format!("write an arrow where the library takes one: x => {name}(x)"),
+            _ => format!("call it: {name}(…); only functions of the library such as map take a function"),
+        };
+        self.error_with("F0107", "functions are not values", span, Some(hint));
     }
 
     fn conditional_arm(&mut self, condition: &Expr, then: &Expr) -> hir::ConditionalArm {
@@ -78,11 +88,11 @@ impl Checker<'_> {
                 Out::Constant(id)
             }
             Some(Binding::Function(_)) => {
-                self.error("F0107", "functions are not values", span);
+                self.function_as_value(name, span);
                 Out::Null
             }
             None if self.is_library(name) => {
-                self.error("F0107", "functions are not values", span);
+                self.function_as_value(name, span);
                 Out::Null
             }
             None => {

@@ -12,8 +12,11 @@ pub(super) fn foreign_function(name: &str) -> Option<&'static str> {
         "Promise.all" => "write Task.all",
         "Promise.race" => "write Task.race",
         "Promise.any" => "write Task.any",
-        "Promise.allSettled" => "write Task.settle",
-        "Timer.delay" | "setTimeout" | "sleep" | "setInterval" => "write Task.delay",
+        "Promise.allSettled" | "Task.allSettled" => "write Task.settle",
+        "Timer.delay" | "setTimeout" | "sleep" | "setInterval" | "Workflow.sleep" | "Task.sleep" | "Workflow.delay" => {
+            "write Task.delay"
+        }
+        "Workflow.condition" | "Workflow.waitUntil" | "Task.waitUntil" => "write wait_until",
         "Signal.next" => "write wait_for_signal",
         "console.log" | "console.info" | "console.warn" | "console.error" | "console.debug" | "print" => "write log",
         "Date" | "Date.now" => "write Time.now()",

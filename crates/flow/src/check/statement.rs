@@ -339,7 +339,12 @@ impl Checker<'_> {
         let name = variable.name.clone();
         match (variable.origin, change) {
             (Origin::Const, _) | (Origin::ConstElement, Change::Whole) => {
-                self.error("F0202", format!("\"{name}\" is constant"), span);
+                let hint = match (variable.origin, change) {
+                    (Origin::ConstElement, _) => format!("write for (let {name} of …)"),
+                    (_, Change::Whole) => format!("write let {name}"),
+                    (_, Change::Inside) => format!("write let {name}: a const cannot be changed inside either"),
+                };
+                self.error_with("F0202", format!("\"{name}\" is constant"), span, Some(hint));
             }
             (Origin::Parameter | Origin::Element | Origin::ConstElement, Change::Inside) => {
                 let message = format!("this changes a copy; write let mine = {name} first, and return it");

@@ -39,7 +39,7 @@ impl Machine<'_> {
         self.charge(cost);
         let (bytes, limit) = (fiber.top()?.size() + item.size(), self.limits.value_bytes);
         if bytes > limit {
-            return Err(pure::memory_limit().into());
+            return Err(pure::MemoryLimit::Value(limit).error().into());
         }
         let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
         Rc::make_mut(list).extend(other);
@@ -111,8 +111,9 @@ impl Machine<'_> {
                 Value::Str(part) => text.push_str(part),
                 value => text.push_str(&pure::text(value, &mut cost)?),
             }
-            if text.len() > self.limits.value_bytes {
-                return Err(pure::memory_limit().into());
+            let limit = self.limits.value_bytes;
+            if text.len() > limit {
+                return Err(pure::MemoryLimit::Value(limit).error().into());
             }
         }
         cost.copy(text.len());

@@ -102,7 +102,8 @@ impl Machine<'_> {
     fn room(&mut self, size: &mut usize, value: &Value) -> Result<(), LanguageError> {
         *size += value.size() + 1;
         self.under_way += value.memory() + ITEM_BYTES;
-        if *size > self.limits.value_bytes { Err(pure::memory_limit()) } else { Ok(()) }
+        let limit = self.limits.value_bytes;
+        if *size > limit { Err(pure::MemoryLimit::Value(limit).error()) } else { Ok(()) }
     }
 
     #[inline(never)]

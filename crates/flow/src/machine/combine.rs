@@ -226,8 +226,9 @@ impl Machine<'_> {
         combination.map = None;
         // `settle` makes an object for each item.
         let made = if kind == Combine::Settle { items.len().saturating_mul(SETTLED_ITEM_BYTES) } else { 0 };
-        if made > self.limits.value_bytes.saturating_mul(MEMORY_PER_BYTE) {
-            self.broken = Some(pure::memory_limit());
+        let memory_max = self.limits.value_bytes.saturating_mul(MEMORY_PER_BYTE);
+        if made > memory_max {
+            self.broken = Some(pure::MemoryLimit::ValueMemory(memory_max).error());
             self.end_later(number, Ok(Value::Null));
             return;
         }

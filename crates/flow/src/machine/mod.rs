@@ -312,7 +312,7 @@ pub(crate) fn evaluate(
         }
         FaultKind::Fatal(fatal) => match *fatal {
             Fatal::Limit(raised, _) => raised,
-            _ => pure::memory_limit(),
+            _ => pure::MemoryLimit::Turn(limits.memory_bytes).error(),
         },
     })
 }

@@ -66,7 +66,7 @@ impl<'a> Machine<'a> {
         let limit = self.limits.value_bytes;
         let mut checked = |value: &mut Value| {
             let result = change(value)?;
-            if value.is_within(limit) { Ok(result) } else { Err(pure::memory_limit()) }
+            pure::within(value, limit).map(|()| result)
         };
         let in_cell = |cell: &Cell, checked: Last<'_>| -> Result<Value, Fault> {
             let mut value = cell.try_borrow_mut().map_err(|_| defect("a cell is in use"))?;

@@ -282,7 +282,7 @@ impl Machine<'_> {
 
     /// Refuses a value that is too large or nested too deeply.
     pub(super) fn check_value(&self, value: &Value) -> Result<(), LanguageError> {
-        if value.is_within(self.limits.value_bytes) { Ok(()) } else { Err(pure::memory_limit()) }
+        pure::within(value, self.limits.value_bytes)
     }
 
     /// Finds the `catch` of an error and goes on there. An error that leaves the frame at `floor` is given back.

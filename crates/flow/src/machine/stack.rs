@@ -135,8 +135,11 @@ impl Machine<'_> {
     ) -> Result<(), crate::value::LanguageError> {
         let found = self.footprint(fiber, up);
         let memory_max = self.limits.memory_bytes * MEMORY_PER_BYTE;
-        if found.json > self.limits.memory_bytes || found.memory > memory_max {
-            return Err(crate::pure::memory_limit());
+        if found.json > self.limits.memory_bytes {
+            return Err(crate::pure::MemoryLimit::Turn(self.limits.memory_bytes).error());
+        }
+        if found.memory > memory_max {
+            return Err(crate::pure::MemoryLimit::TurnMemory(memory_max).error());
         }
         // Looking must not cost more than running, and no more than what is left may be taken until then.
         let left = ((memory_max - found.memory) / MEMORY_PER_STEP) as u64;

@@ -8,7 +8,7 @@ use crate::value::{LanguageError, List, Value};
 
 use super::arguments::{get, list, string_or, whole, whole_or};
 use super::string::append_text;
-use super::{Cost, DOUBLE_TEXT, VALUE_UNITS, compare, limited, memory_limit, number, room_for};
+use super::{Cost, DOUBLE_TEXT, MemoryLimit, VALUE_UNITS, compare, limited, number, room_for};
 
 /// A method of a list that does not change it; `None` if lists have no such method.
 pub(super) fn method(
@@ -69,7 +69,7 @@ pub(super) fn change(
         return Ok(Value::Null);
     }
     if arguments.iter().any(|value| value.depth() >= crate::value::DEPTH_MAX) {
-        return Err(memory_limit());
+        return Err(MemoryLimit::Depth(crate::value::DEPTH_MAX).error());
     }
     let added: usize = arguments.iter().map(Value::size).sum();
     room_for(Value::List(Rc::clone(target)).size() + added)?;

@@ -13,6 +13,7 @@ pub mod compare;
 pub mod duration;
 pub mod error;
 pub mod json;
+mod limit;
 mod list;
 mod math;
 pub mod number;
@@ -26,10 +27,11 @@ pub mod time;
 pub use access::{access_units, field, index, key_units};
 pub use call::{call, change, method, name, no_method};
 pub use compare::{condition, equal};
+pub use limit::MemoryLimit;
 pub use number::{binary, negate};
 pub use string::text;
 
-use crate::value::{Kind, LanguageError, MEMORY_PER_BYTE, Value};
+use crate::value::{LanguageError, MEMORY_PER_BYTE, Value};
 
 /// Bytes that one value may have as JSON.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
@@ -78,18 +80,17 @@ impl Cost {
     }
 }
 
-/// The error of a value that is too large or too deep.
-#[must_use]
-pub fn memory_limit() -> LanguageError {
-    LanguageError::new(Kind::Limit, "memory limit reached")
+/// Refuses a value that has more than these bytes as JSON, takes too much memory, or is nested too deeply.
+pub fn within(value: &Value, bytes: usize) -> Result<(), LanguageError> {
+    if value.is_within(bytes) { Ok(()) } else { Err(MemoryLimit::of(value, bytes).error()) }
 }
 
 /// Refuses a value that is too large or nested too deeply.
 fn limited(value: Value) -> Result<Value, LanguageError> {
-    if value.is_within(VALUE_BYTES_MAX) { Ok(value) } else { Err(memory_limit()) }
+    within(&value, VALUE_BYTES_MAX).map(|()| value)
 }
 
 /// Refuses to make a value that would have this many bytes.
 fn room_for(bytes: usize) -> Result<(), LanguageError> {
-    if bytes > VALUE_BYTES_MAX { Err(memory_limit()) } else { Ok(()) }
+    if bytes > VALUE_BYTES_MAX { Err(MemoryLimit::Value(VALUE_BYTES_MAX).error()) } else { Ok(()) }
 }

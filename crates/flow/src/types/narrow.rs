@@ -22,41 +22,52 @@ struct Place {
 impl Pass<'_> {
     /// Goes on where a condition of this type holds, or where it does not.
     pub fn assume(&mut self, condition: &Expr, value: &Type, holds: bool) {
+        self.assume_possible(value, holds);
+        self.assume_holds(condition, holds);
+    }
+
+    /// Nothing goes on where no value of this type is true, or none is false.
+    pub fn assume_possible(&mut self, value: &Type, holds: bool) {
         let possible = if holds { Kinds::TRUTHY } else { Kinds::FALSY };
         // A condition that is never one has been reported.
         if value.kinds().has(Kinds::CONDITION) && !value.kinds().has(possible) {
             self.is_dead = true;
         }
-        self.assume_holds(condition, holds);
     }
 
-    fn assume_holds(&mut self, condition: &Expr, holds: bool) {
+    pub fn assume_holds(&mut self, condition: &Expr, holds: bool) {
         match &condition.kind {
             ExprKind::Not(inner) => self.assume_holds(inner, !holds),
             ExprKind::Binary { first, rest } => self.assume_operators(first, rest, holds),
-            _ => self.keep(condition, if holds { Kinds::TRUTHY } else { Kinds::FALSY }),
+            _ => {
+                let is_possible = self.place(condition).is_some_and(|place| place.value.kinds().has(Kinds::CONDITION));
+                if is_possible {
+                    self.keep(condition, if holds { Kinds::TRUTHY } else { Kinds::FALSY });
+                }
+            }
         }
     }
 
-    fn assume_operators(&mut self, first: &Expr, rest: &[Operation], holds: bool) {
+    /// The same for operators one after the other.
+    pub fn assume_operators(&mut self, first: &Expr, rest: &[Operation], holds: bool) {
         // All parts of a true `&&` hold, and none of a false `||`.
         let joined = if holds { Operator::And } else { Operator::Or };
+        let mut rest = rest;
+        while let Some((Operation { operator, right, .. }, before)) = rest.split_last()
+            && *operator == joined
+        {
+            self.assume_holds(right, holds);
+            rest = before;
+        }
         match rest {
-            rest if rest.iter().all(|operation| operation.operator == joined) => {
-                self.assume_holds(first, holds);
-                rest.iter().for_each(|operation| self.assume_holds(&operation.right, holds));
-            }
+            [] => self.assume_holds(first, holds),
             [Operation { operator: Operator::Binary(Binary::Equal), right, .. }] => {
                 self.assume_equal(first, right, holds);
             }
             [Operation { operator: Operator::Binary(Binary::NotEqual), right, .. }] => {
                 self.assume_equal(first, right, !holds);
             }
-            [Operation { operator: Operator::Binary(Binary::In), right, .. }] => {
-                if holds {
-                    self.has_key(first, right);
-                }
-            }
+            [Operation { operator: Operator::Binary(Binary::In), right, .. }] if holds => self.has_key(first, right),
             _ => {}
         }
     }

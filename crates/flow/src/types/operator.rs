@@ -11,12 +11,6 @@ use super::value_type::Type;
 /// What `+` joins with a string.
 const JOINS: Kinds = Kinds::STRING.or(Kinds::NUMBER).or(Kinds::BOOLEAN);
 
-/// The operand left of `&&` or `||`.
-struct Operand<'e> {
-    expr: &'e Expr,
-    value: Type,
-}
-
 /// Where right sides that may be skipped began.
 struct Skip {
     begin: usize,
@@ -50,10 +44,9 @@ impl Pass<'_> {
     pub fn operators(&mut self, first: &Expr, rest: &[Operation]) -> Type {
         let mut left = self.expr(first);
         let mut left_at = first.at;
-        let mut operand = Operand { expr: first, value: left.clone() };
         // The right sides of `&&` in a row, or of `||`, are one branch: each is reached if all before it go on.
         let mut skipping: Option<(Operator, Skip)> = None;
-        for operation in rest {
+        for (place, operation) in rest.iter().enumerate() {
             let operator = operation.operator;
             if skipping.as_ref().is_some_and(|(open, _)| *open != operator) {
                 self.end_skip(skipping.take());
@@ -70,15 +63,23 @@ impl Pass<'_> {
                 if operator != Operator::Default {
                     left = self.check_condition(left, left_at);
                 }
-                if skipping.is_none() {
+                let goes_on = operator == Operator::And;
+                let is_first = skipping.is_none();
+                if is_first {
                     skipping = Some((operator, self.begin_skip()));
                 }
                 match operator {
                     Operator::Default => self.is_dead |= !left.kinds().has(Kinds::NULL),
-                    _ => self.assume(operand.expr, &operand.value, operator == Operator::And),
+                    _ => {
+                        self.assume_possible(&left, goes_on);
+                        match rest[..place].last() {
+                            // What stands before it has been taken into account already.
+                            Some(before) if !is_first => self.assume_holds(&before.right, goes_on),
+                            _ => self.assume_operators(first, &rest[..place], goes_on),
+                        }
+                    }
                 }
                 let right = self.expr(&operation.right);
-                operand = Operand { expr: &operation.right, value: right.clone() };
                 let right = if self.is_dead { Type::NEVER } else { right };
                 left = left.only(stops).join(&right);
             }

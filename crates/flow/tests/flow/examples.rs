@@ -12,7 +12,15 @@ pub fn run(test: &str, scripts: &[(&str, &str)]) -> String {
     };
     let report = run_tests(test.as_bytes(), "w_test.flow", &mut load, "");
     assert!(!report.tests.is_empty() || !report.errors.is_empty(), "there is no test");
-    if report.is_success() { "ok".to_owned() } else { report.text() }
+    if !report.is_success() {
+        return report.text();
+    }
+    // Scripts that pass are not refused for their types; those that are to fail with an error of the language may be.
+    let refused =
+        scripts.iter().map(|(_, source)| segno_flow::types::check(source.as_bytes()).diagnostics).collect::<Vec<_>>();
+    let is_refused = refused.iter().flatten().any(|one| one.severity == Severity::Error);
+    assert!(!is_refused || test.contains("TypeError"), "{refused:?}");
+    "ok".to_owned()
 }
 
 /// Runs the body of a test of one script.

@@ -742,3 +742,29 @@ fn patterns_and_functions_have_one_error() {
     assert_eq!(body("const f = (x, y) => { return x }\n  a = f(1, 2)"), ["4:13 F0107"]);
     assert_eq!(body("a = 1e3.toFixed(1)"), [""; 0]);
 }
+
+#[test]
+fn hints_for_words_of_other_languages() {
+    for (body, hint) in [
+        ("return 2 ** 3", "write Math.pow(x, y)"),
+        ("let n = 2\nn **= 3", "write Math.pow(x, y)"),
+        ("const r = await Task.allSettled([])\nreturn r", "write Task.settle"),
+        ("await Workflow.sleep(5)", "write Task.delay"),
+        ("const all = []\nall.push(1)\nreturn all", "write let all: a const cannot be changed inside either"),
+        ("const n = 1\nn = 2\nreturn n", "write let n"),
+        ("for (const x of [1]) x = 2", "write for (let x of …)"),
+        (
+            "function f() {}\nconst g = f\nreturn g",
+            "call it: f(…); only functions of the library such as map take a function",
+        ),
+        (
+            "const double = x => x * 2\nreturn 1",
+            "declare it by its name: function f(x) { … }, and write f(x) where it is needed",
+        ),
+        ("return inputs.map(String)", "write an arrow where the library takes one: x => String(x)"),
+    ] {
+        let source = format!("workflow w(inputs) {{\n{body}\n}}\n");
+        let found = check(source.as_bytes()).diagnostics;
+        assert!(found.iter().any(|one| one.hint.as_deref() == Some(hint)), "{body}: {found:?}");
+    }
+}

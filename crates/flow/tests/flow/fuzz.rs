@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use segno_flow::{check, check_test, format as format_source};
+use segno_flow::{check, check_test, format as format_source, types};
 
 use crate::format::{examples, meaning};
 
@@ -202,6 +202,14 @@ fn examine(source: &str) {
         {
             // Only options of `schedule` are computed when compiling.
             assert!(errors.iter().all(|error| error.code == "F0208"), "{errors:?}\n{source}");
+        }
+    }
+    for (plain, typed) in
+        [(&checked, types::check(source.as_bytes())), (&as_test, types::check_test(source.as_bytes()))]
+    {
+        assert!(typed.diagnostics.len() <= 50);
+        if plain.program.is_none() {
+            assert_eq!(typed.diagnostics, plain.diagnostics, "errors of types come alone");
         }
     }
     if let Ok(once) = format_source(source) {

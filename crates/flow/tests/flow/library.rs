@@ -387,7 +387,11 @@ fn conversions() {
         ("List.range", "[2, 5]", "[2,3,4]"),
         ("List.range", "[5, 2]", "[]"),
         ("List.range", "[-1]", "[]"),
-        ("List.range", "[-9223372036854775808, 9223372036854775807]", "LimitError: memory limit reached"),
+        (
+            "List.range",
+            "[-9223372036854775808, 9223372036854775807]",
+            "LimitError: memory limit reached: one value may have 4194304 bytes (4 MiB) as JSON",
+        ),
         ("List.range", "[1.5]", "ArgumentError: List.range: the argument must be a whole number"),
     ];
     for (name, arguments, want) in cases {
@@ -491,8 +495,18 @@ fn strings() {
         ("\"ab\"", "repeat", "[3]", "\"ababab\""),
         ("\"ab\"", "repeat", "[0]", "\"\""),
         ("\"ab\"", "repeat", "[-1]", "ArgumentError: repeat: the number must be at least 0"),
-        ("\"ab\"", "repeat", "[9223372036854775807]", "LimitError: memory limit reached"),
-        ("\"ab\"", "padEnd", "[9223372036854775807]", "LimitError: memory limit reached"),
+        (
+            "\"ab\"",
+            "repeat",
+            "[9223372036854775807]",
+            "LimitError: memory limit reached: one value may have 4194304 bytes (4 MiB) as JSON",
+        ),
+        (
+            "\"ab\"",
+            "padEnd",
+            "[9223372036854775807]",
+            "LimitError: memory limit reached: one value may have 4194304 bytes (4 MiB) as JSON",
+        ),
         ("\"a\"", "join", "[]", "TypeError: a string has no function \"join\""),
         ("2.5", "toFixed", "[]", "\"3\""),
         ("-2.5", "toFixed", "[]", "\"-3\""),

@@ -20,3 +20,4 @@ mod scripts;
 mod seeds;
 mod states;
 mod types;
+mod types_random;

@@ -71,7 +71,10 @@ fn a_constant_is_limited() {
     (1..60).for_each(|n| source.push_str(&format!("const a{n} = [a{}, a{}]\n", n - 1, n - 1)));
     let (code, line, column, message) = error(&(source + "workflow w() { return a59.length }\n"));
     assert_eq!((code, line, column), ("F0009", 20, 13));
-    assert_eq!(message, "the constant is too large: memory limit reached");
+    assert_eq!(
+        message,
+        "the constant is too large: memory limit reached: one value may have 4194304 bytes (4 MiB) as JSON"
+    );
     let source = "const s = \"0123456789\"\nconst a = `${s}${s}`\nworkflow w() { return a }";
     assert_eq!(result(&compiled(source)), result(&compiled("workflow w() { return \"01234567890123456789\" }")));
 }

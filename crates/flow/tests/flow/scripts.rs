@@ -40,7 +40,7 @@ fn examples_have_no_warnings() {
     for name in files() {
         let source = std::fs::read(directory().join(&name)).unwrap();
         let is_test = name.ends_with("_test.flow");
-        let checked = if is_test { segno_flow::check_test(&source) } else { segno_flow::check(&source) };
+        let checked = if is_test { segno_flow::types::check_test(&source) } else { segno_flow::types::check(&source) };
         assert!(checked.diagnostics.is_empty(), "{name}: {:?}", checked.diagnostics);
     }
 }

@@ -54,7 +54,8 @@ impl Check {
 /// What is wrong with a file, a script or a test.
 pub fn diagnostics(file: &File) -> Vec<Diagnostic> {
     let is_test = file.name.ends_with("_test.flow");
-    let checked = if is_test { segno_flow::check_test(&file.source) } else { segno_flow::check(&file.source) };
+    let checked =
+        if is_test { segno_flow::types::check_test(&file.source) } else { segno_flow::types::check(&file.source) };
     let mut found = checked.diagnostics;
     if let Some(program) = checked.program
         && let Err(more) = segno_flow::compile(&program, &file.name)

@@ -351,7 +351,9 @@ impl Parser<'_> {
 
     /// What to write instead of an operator that no expression has.
     fn hint(&self) -> Option<&'static str> {
+        let before = self.next.checked_sub(1).map(|before| &self.token_at(before).kind);
         match self.token().kind {
+            TokenKind::Sign("*" | "*=") if before == Some(&TokenKind::Sign("*")) => Some("write Math.pow(x, y)"),
             TokenKind::Sign("++" | "--") => Some("write it as a statement of its own"),
             TokenKind::Sign("+=" | "-=" | "*=" | "/=" | "%=" | "??=") => {
                 Some("an assignment is a statement of its own")

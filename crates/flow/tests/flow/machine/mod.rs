@@ -45,12 +45,40 @@ pub struct Run {
     pub now: i64,
     pub last: Option<TurnResult>,
     pub limits: Limits,
+    source: String,
+    /// Whether a script that completes must have no errors about types.
+    is_typed: bool,
 }
 
 impl Run {
     #[track_caller]
     pub fn new(source: &str) -> Self {
-        Self { code: code(source), state: None, now: 1_767_225_600_000, last: None, limits: Limits::default() }
+        Self {
+            code: code(source),
+            state: None,
+            now: 1_767_225_600_000,
+            last: None,
+            limits: Limits::default(),
+            source: source.to_owned(),
+            // What catches errors may make them on purpose.
+            is_typed: !source.contains("catch"),
+        }
+    }
+
+    /// A run of a script that may have errors about types.
+    #[track_caller]
+    pub fn untyped(source: &str) -> Self {
+        Self { is_typed: false, ..Self::new(source) }
+    }
+
+    /// Where the code stood that failed: line and column.
+    pub fn failed_at(&self) -> Option<String> {
+        let failed = self.last.as_ref()?.commands.iter().find_map(|command| match command {
+            Command::Fail { failure } => Some(failure),
+            _ => None,
+        })?;
+        let (_, place) = failed.stack_trace.lines().next()?.split_once("w.flow:")?;
+        Some(place.trim_end_matches(')').to_owned())
     }
 
     /// Starts it with these arguments, as JSON.
@@ -85,7 +113,12 @@ impl Run {
         let events: Vec<Event> = events.into_iter().map(|kind| Event { time: self.now, kind }).collect();
         let turned = turn(&self.code, self.state.as_deref(), &events, &self.limits, &mut Unpaced).unwrap();
         self.state = Some(turned.state.clone());
-        let shown = turned.commands.iter().map(show).collect();
+        let shown: Vec<String> = turned.commands.iter().map(show).collect();
+        if self.is_typed && shown.iter().any(|command| command.starts_with("complete")) {
+            // A script that runs to its end is not refused for its types.
+            let checked = segno_flow::types::check(self.source.as_bytes());
+            assert!(checked.program.is_some(), "{:?}\n{}", checked.diagnostics, self.source);
+        }
         self.last = Some(turned);
         shown
     }

@@ -90,10 +90,10 @@ fn a_condition_is_looked_at_when_it_is_created() {
         &[],
     );
     assert_eq!(commands, ["complete true"]);
-    let (_, commands) = Run::start(
+    let commands = Run::untyped(
         "workflow w() {\n  let n = { a: 1 }\n  const p = wait_until(() => n.b > 1)\n  return [p.id, await Task.settle([p])]\n}",
-        &[],
-    );
+    )
+    .begin(&[]);
     assert!(commands[0].contains("no field \\\"b\\\""), "{commands:?}");
 }
 
