@@ -74,7 +74,7 @@ def test_the_first_page_is_small_and_fast(server, living):
     for path in paths:
         total += len(urllib.request.urlopen(server.url + path).read())
     took = time.perf_counter() - begun
-    for name in ["style.css", "theme.js", "main.js", "actions.js", "figures.js", "filter.js", "live.js", "timeline.js", "times.js", "logo.svg"]:
+    for name in ["style.css", "theme.js", "main.js", "actions.js", "figures.js", "filter.js", "live.js", "script.js", "timeline.js", "times.js", "logo.svg"]:
         total += len(urllib.request.urlopen(f"{server.url}/ui/assets/{name}").read())
     assert total < 100 * 1024
     # The limit is for the server as it is released; this one is built for debugging.

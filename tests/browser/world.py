@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 from temporalio import activity, workflow
+from temporalio.api.namespace.v1 import UpdateNamespaceInfo
 from temporalio.api.workflowservice.v1 import (
     SetWorkerDeploymentCurrentVersionRequest,
     SetWorkerDeploymentRampingVersionRequest,
+    UpdateNamespaceRequest,
     UpdateWorkerDeploymentVersionMetadataRequest,
 )
 from temporalio.client import (
@@ -233,6 +235,12 @@ class World:
             namespace="default", deployment_name=name, build_id=build, percentage=percentage, identity="pipeline"
         )
         await self.client.workflow_service.set_worker_deployment_ramping_version(request)
+
+    async def settings(self, settings):
+        """Changes settings of the namespace."""
+        info = UpdateNamespaceInfo(data=settings)
+        request = UpdateNamespaceRequest(namespace="default", update_info=info)
+        await self.client.workflow_service.update_namespace(request)
 
     async def order(self, name, **options):
         order = {"customer": "Ada Lovelace", "items": [{"article": "lamp", "count": 2}], **options}

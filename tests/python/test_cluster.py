@@ -398,6 +398,32 @@ async def test_scripts_run_on_every_node(shared: Cluster, tmp_path: Path) -> Non
         assert await asyncio.gather(*runs) == [number + 2 for number in range(9)]
 
 
+@workflow.defn(name="ofBothKinds")
+class OfBothKinds:
+    @workflow.run
+    async def run(self) -> str:
+        return "workers"
+
+
+async def test_workers_keep_their_types_at_every_node(shared: Cluster, tmp_path: Path) -> None:
+    clients = [await connect(node) for node in shared.nodes]
+    queue, kind = name("queue"), "ofBothKinds"
+    script = tmp_path / "both.flow"
+    script.write_text(f'workflow {kind}() {{ return "script" }}')
+    segno(shared, "flow", "deploy", str(script), place=1)
+    runner = UnsandboxedWorkflowRunner()
+    async with Worker(clients[2], task_queue=queue, workflows=[OfBothKinds], workflow_runner=runner):
+        for number in range(6):
+            run = clients[number % 3].execute_workflow(kind, id=name("both"), task_queue=queue)
+            assert await run == "workers", number
+    # Workers have gone; what they executed is stored for all nodes.
+    for client in clients * 2:
+        handle = await client.start_workflow(kind, id=name("both"), task_queue=queue)
+        assert "SegnoFlowVersion" not in (await handle.describe()).search_attributes
+        assert await client.execute_workflow(kind, id=name("both"), task_queue=name("queue")) == "script"
+        await handle.terminate()
+
+
 async def test_status_drain_and_fence(cluster: Cluster) -> None:
     one, two, three = cluster.nodes
     clients = [await connect(node) for node in cluster.nodes]

@@ -109,8 +109,11 @@ impl Runs {
         // Only a client may be one that has just begun to poll.
         let of_client = start.names_queue && start.parent.is_none() && start.options.scheduled_by.is_none();
         for _ in 0..WORKER_WAIT.as_millis() / LOOK_PAUSE.as_millis() {
-            if !of_client || self.is_stopping() {
+            if !of_client {
                 break;
+            }
+            if self.is_stopping() {
+                return Err(CallError::ShuttingDown);
             }
             tokio::time::sleep(LOOK_PAUSE).await;
             if self.workers_poll(on).await? {

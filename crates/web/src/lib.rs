@@ -34,6 +34,7 @@ mod queues;
 mod schedule;
 mod schedules;
 mod script;
+mod script_turns;
 mod scripts;
 mod times;
 mod verification;
@@ -44,6 +45,7 @@ mod workflow_calls;
 mod workflow_history;
 mod workflow_now;
 mod workflow_relations;
+mod workflow_script;
 mod workflow_spans;
 mod workflow_timeline;
 mod workflows;
@@ -264,13 +266,14 @@ impl Web {
             (false, ["workflows", id]) => self.newest_run(namespace, id).await,
             (false, ["workflows", id, run]) => self.workflow_page(namespace, id, run, asked).await,
             // The head with the actions is on all pages of a run.
-            (true, ["workflows", id, run] | ["workflows", id, run, "history" | "relations" | "calls"]) => {
+            (true, ["workflows", id, run] | ["workflows", id, run, "history" | "relations" | "calls" | "script"]) => {
                 self.workflow_action(namespace, id, run, &asked.form).await
             }
             (false, ["workflows", id, run, "history"]) => self.history_page(namespace, id, run, asked).await,
             (false, ["workflows", id, run, "history.json"]) => self.history_file(namespace, id, run).await,
             (false, ["workflows", id, run, "relations"]) => self.relations_page(namespace, id, run).await,
             (false, ["workflows", id, run, "calls"]) => self.calls_page(namespace, id, run).await,
+            (false, ["workflows", id, run, "script"]) => self.run_script_page(namespace, id, run, asked).await,
             (false, ["scripts"]) => self.scripts_page(namespace, asked).await,
             (true, ["scripts"]) => self.scripts_action(namespace, &asked.form).await,
             (false, ["scripts", name]) => self.script_page(namespace, name, asked).await,

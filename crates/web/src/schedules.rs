@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 use segno_proto::{
     schedule::{ScheduleListEntry, ScheduleSpec},
+    segno_flow::{Flow, ListRequest, ScheduledRun},
     workflowservice::ListSchedulesRequest,
 };
 
@@ -25,11 +26,16 @@ impl Web {
             query: String::new(),
         };
         let listed = self.call(request).await?;
+        // Those in scripts follow the last page of the others.
+        let scripts = match listed.next_page_token.is_empty() {
+            true => self.scheduled_scripts(namespace).await?,
+            false => Vec::new(),
+        };
         let content = html! {
             h1 { "Schedules" }
             div #rows data-live {
-                @if listed.schedules.is_empty() {
-                    div.empty { p { "There are no schedules in this namespace." } p { "Make one with an SDK or with " code { "segno schedule create" } "." } }
+                @if listed.schedules.is_empty() && scripts.is_empty() {
+                    div.empty { p { "There are no schedules in this namespace." } p { "Make one with an SDK, with " code { "segno schedule create" } " or with " code { "schedule(…)" } " in a script." } }
                 } @else {
                     table.list {
                         caption.hidden { "Schedules" }
@@ -37,13 +43,41 @@ impl Web {
                             th scope="col" { "Schedule" } th scope="col" { "State" } th scope="col" { "Starts" }
                             th scope="col" { "When" } th scope="col" { "Next" } th scope="col" { "Last" }
                         } }
-                        tbody { @for entry in &listed.schedules { (row(namespace, entry)) } }
+                        tbody { @for entry in &listed.schedules { (row(namespace, entry)) } @for script in &scripts { (script_row(namespace, script)) } }
                     }
                 }
                 (pager(None, (!listed.next_page_token.is_empty()).then(|| asked.query.with(&[("page", &hex(&listed.next_page_token))]))))
             }
         };
         Ok(Answer::Page(Page { title: "Schedules".to_owned(), area: "schedules", content, is_live: true }))
+    }
+
+    /// The scripts with a schedule, with the run that waits for its time.
+    async fn scheduled_scripts(&self, namespace: &str) -> Result<Vec<(Flow, ScheduledRun)>, PageError> {
+        let mut found = Vec::new();
+        let mut request = ListRequest { namespace: namespace.to_owned(), ..Default::default() };
+        loop {
+            let listed = self.call(request.clone()).await?;
+            found.extend(listed.flows.into_iter().filter_map(|flow| flow.scheduled_run.clone().map(|run| (flow, run))));
+            if listed.next_page_token.is_empty() {
+                return Ok(found);
+            }
+            request.next_page_token = listed.next_page_token;
+        }
+    }
+}
+
+/// The schedule in a script: its id is that of the workflow whose runs it starts.
+fn script_row(namespace: &str, (script, run): &(Flow, ScheduledRun)) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href={ "/ui/" (encode(namespace)) "/workflows/" (encode(&run.workflow_id)) } { (run.workflow_id) } }
+            td { @if run.paused { span.badge.warn { "Paused" } } @else { span.badge.running { "Active" } } }
+            td data-label="Starts" { "script " a href={ "/ui/" (encode(namespace)) "/scripts/" (encode(&script.name)) } { (script.name) } }
+            td data-label="When" { code.when { (script.schedule) } }
+            td data-label="Next" { @match &run.next { Some(next) => { (times::relative(Some(next))) } None => "runs now" } }
+            td data-label="Last" { @match &run.last { Some(last) => { (times::relative(Some(last))) } None => span.faint { "–" } } }
+        }
     }
 }
 

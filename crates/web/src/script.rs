@@ -1,12 +1,10 @@
-//! One script: versions, source with the lines at which runs wait, and a run's variables.
+//! One script: versions, and the source with the lines at which runs wait.
 
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 use segno_proto::{
-    segno_flow::{
-        ActivateRequest, DescribeRequest, DescribeRunRequest, DescribeRunResponse, GetSourceRequest, RollbackRequest,
-    },
+    segno_flow::{ActivateRequest, DescribeRequest, DescribeRunRequest, GetSourceRequest, RollbackRequest},
     workflowservice::ListWorkflowExecutionsRequest,
 };
 use serde_json::Value;
@@ -15,17 +13,15 @@ use super::{
     Answer, IDENTITY, Outcome, PageError, PageRequest, Web,
     forms::{Form, encode},
     layout::{Page, button, facts, run_address},
-    payloads,
     scripts::editor,
     times,
-    workflow::RunSnapshot,
 };
 
 /// Open runs whose place in the source is shown.
 const RUNS_MAX: i32 = 25;
 
 /// The marks of each line.
-type LineMarks = BTreeMap<usize, Vec<Markup>>;
+pub(super) type LineMarks = BTreeMap<usize, Vec<Markup>>;
 
 impl Web {
     pub(super) async fn script_page(
@@ -51,6 +47,7 @@ impl Web {
             (facts(&[
                 ("Current version", html! { code { (flow.current) } }),
                 ("Schedule", html! { @if flow.schedule.is_empty() { "–" } @else { code { (flow.schedule) } } }),
+                ("Queues", html! { @if flow.takes_over { "all" } @else { "those without workers" } }),
                 ("Handlers", html! { @for handler in &flow.handlers { (handler.kind) " " code { (handler.name) } " " } @if flow.handlers.is_empty() { "–" } }),
             ]))
             section aria-labelledby="versions-title" {
@@ -120,70 +117,36 @@ impl Web {
         let mut marks = LineMarks::new();
         for info in listed.map(|listed| listed.executions).unwrap_or_default() {
             let execution = info.execution.unwrap_or_default();
-            let Some(seen) = self.describe_script(namespace, &execution.workflow_id, &execution.run_id).await else {
-                continue;
+            let request = DescribeRunRequest {
+                namespace: namespace.to_owned(),
+                workflow_id: execution.workflow_id.clone(),
+                run_id: execution.run_id.clone(),
+                at_event: 0,
             };
+            let Ok(seen) = self.call(request).await else { continue };
             if seen.source != source.as_bytes() {
                 continue;
             }
             let Ok(state) = serde_json::from_str::<Value>(&seen.state_json) else { continue };
-            let address = format!("{}/calls", run_address(namespace, &execution.workflow_id, &execution.run_id));
+            let address = format!("{}/script", run_address(namespace, &execution.workflow_id, &execution.run_id));
             for line in lines_of(&state).keys() {
                 marks.entry(*line).or_default().push(html! { a href=(address) { (execution.workflow_id) } });
             }
         }
         marks
     }
-
-    async fn describe_script(&self, namespace: &str, workflow_id: &str, run_id: &str) -> Option<DescribeRunResponse> {
-        let request = DescribeRunRequest {
-            namespace: namespace.to_owned(),
-            workflow_id: workflow_id.to_owned(),
-            run_id: run_id.to_owned(),
-            at_event: 0,
-        };
-        self.call(request).await.ok()
-    }
-
-    /// The source and variables of a run that is a script; nothing for others.
-    pub(super) async fn script_of_run(&self, seen: &RunSnapshot) -> Option<Markup> {
-        let found = self.describe_script(&seen.namespace, &seen.workflow_id, &seen.run_id).await?;
-        let state: Value = serde_json::from_str(&found.state_json).ok()?;
-        let source = String::from_utf8_lossy(&found.source).into_owned();
-        let marks: LineMarks = match seen.is_running() {
-            true => lines_of(&state)
-                .into_iter()
-                .map(|(line, notes)| (line, notes.into_iter().map(|note| html! { (note) }).collect()))
-                .collect(),
-            false => LineMarks::new(),
-        };
-        let frames = list(&state, "code").iter().flat_map(|piece| list(piece, "frames"));
-        let variables = frames.filter_map(|frame| frame.get("variables").and_then(Value::as_object)).flatten();
-        let variables: BTreeMap<&String, &Value> = variables.collect();
-        Some(html! {
-            section #script data-live aria-labelledby="script-title" {
-                h2 #script-title { "Script" }
-                p { a href={ "/ui/" (encode(&seen.namespace)) "/scripts/" (encode(text(&state, "name"))) } { (text(&state, "name")) } " " code { (text(&state, "version").get(..12).unwrap_or_default()) } }
-                @if !variables.is_empty() {
-                    h3 { "Variables" }
-                    dl.facts { @for (name, value) in variables { div { dt { (name) } dd { code { (payloads::short(&value.to_string(), 200)) } } } } }
-                }
-                (lines(&source, &marks))
-            }
-        })
-    }
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The operations on each line, from the state of a run.
-fn lines_of(state: &Value) -> BTreeMap<usize, Vec<String>> {
+pub(super) fn lines_of(state: &Value) -> BTreeMap<usize, Vec<String>> {
     let mut marks: BTreeMap<usize, Vec<String>> = BTreeMap::new();
     for piece in list(state, "code") {
         let waits: Vec<_> = list(piece, "waiting_for").iter().filter_map(Value::as_str).collect();
@@ -201,7 +164,7 @@ fn lines_of(state: &Value) -> BTreeMap<usize, Vec<String>> {
 }
 
 /// A source with numbers and marks.
-fn lines(source: &str, marks: &LineMarks) -> Markup {
+pub(super) fn lines(source: &str, marks: &LineMarks) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Source" {
             ol.source {

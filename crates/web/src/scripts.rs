@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 use segno_proto::segno_flow::{CheckRequest, DeployRequest, Diagnostic, ListRequest};
+use tonic::{Code, Status};
 
 use super::{
     Answer, IDENTITY, Outcome, PageError, PageRequest, Web,
@@ -86,10 +87,11 @@ impl Web {
                     source,
                     file_name,
                     activate: Some(true),
+                    take_over: !form.get("take-over").is_empty(),
                     identity: IDENTITY.to_owned(),
                     ..Default::default()
                 };
-                let deployed = self.call(request).await?;
+                let deployed = self.call(request).await.map_err(with_advice)?;
                 let next = format!("/ui/{}/scripts/{}", encode(namespace), encode(&deployed.name));
                 Ok(Outcome::then(html! { "Version " (deployed.version) " of " (deployed.name) " is deployed" }, next))
             }
@@ -107,9 +109,21 @@ pub(super) fn editor(source: &str, file: &str) -> Markup {
             div.row {
                 button name="do" value="check" { "Check" }
                 button.primary name="do" value="deploy" { "Deploy and activate" }
+                label.check { input type="checkbox" name="take-over" value="yes"; " Take over " small { "also what workers execute, on every task queue" } }
             }
             div.outcome aria-live="polite" {}
         }
+    }
+}
+
+/// A refused deployment, with what to do if workers execute the type.
+fn with_advice(refusal: Status) -> Status {
+    match refusal.code() {
+        Code::FailedPrecondition => Status::failed_precondition(format!(
+            "{}. Give the script another name, or tick “Take over” and deploy it again",
+            refusal.message()
+        )),
+        _ => refusal,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One run: its head with status and actions, its current state, its timeline, its input and result.
 
 use maud::{Markup, html};
+use segno_engine::script::VERSION_ATTRIBUTE;
 use segno_proto::{
     common::WorkflowExecution,
     enums::{EventType, WorkflowExecutionStatus},
@@ -48,6 +49,13 @@ impl RunSnapshot {
 
     pub(super) fn address(&self) -> String {
         run_address(&self.namespace, &self.workflow_id, &self.run_id)
+    }
+
+    /// Whether a script executes it: it has the search attribute of a script's version.
+    pub(super) fn is_script(&self) -> bool {
+        let info = self.described.workflow_execution_info.as_ref();
+        let attributes = info.and_then(|info| info.search_attributes.as_ref());
+        attributes.is_some_and(|all| all.indexed_fields.contains_key(VERSION_ATTRIBUTE))
     }
 
     /// The name of its type.
@@ -131,10 +139,12 @@ pub(super) fn head(seen: &RunSnapshot, current: &str) -> Markup {
     let (started, closed) = (times::nanos(info.start_time.as_ref()), times::nanos(info.close_time.as_ref()));
     let tabs = [
         ("summary", "Summary", String::new()),
+        ("script", "Script", "/script".to_owned()),
         ("history", "History", "/history".to_owned()),
         ("relations", "Relations", "/relations".to_owned()),
         ("calls", "Stack and queries", "/calls".to_owned()),
     ];
+    let tabs = tabs.iter().filter(|(key, ..)| *key != "script" || seen.is_script());
     html! {
         nav.crumbs aria-label="Breadcrumb" {
             a href={ "/ui/" (forms::encode(&seen.namespace)) "/workflows" } { "Workflows" } " / " span { (seen.kind()) }
@@ -146,6 +156,7 @@ pub(super) fn head(seen: &RunSnapshot, current: &str) -> Markup {
         div #head-facts data-live {
             (facts(&[
                 ("Type", html! { (seen.kind()) }),
+                ("Executed by", executor(seen)),
                 ("Task queue", html! {
                     a href={ "/ui/" (forms::encode(&seen.namespace)) "/task-queues?name=" (forms::encode(&info.task_queue)) } { (info.task_queue) }
                 }),
@@ -162,10 +173,20 @@ pub(super) fn head(seen: &RunSnapshot, current: &str) -> Markup {
         }
         (workflow_actions::bar(seen))
         nav.tabs aria-label="Pages of this run" {
-            @for (key, name, end) in &tabs {
+            @for (key, name, end) in tabs {
                 a href={ (address) (end) } aria-current=[(*key == current).then_some("page")] { (name) }
             }
         }
+    }
+}
+
+/// Who executes a run: a script, or workers.
+fn executor(seen: &RunSnapshot) -> Markup {
+    let name = seen.kind();
+    html! {
+        @if seen.is_script() {
+            "script " a href={ "/ui/" (forms::encode(&seen.namespace)) "/scripts/" (forms::encode(&name)) } { (name) }
+        } @else { "workers" }
     }
 }
 

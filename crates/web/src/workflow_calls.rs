@@ -12,7 +12,7 @@ impl Web {
         run_id: &str,
     ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
-        let (address, script) = (seen.address(), self.script_of_run(&seen).await);
+        let address = seen.address();
         let content = html! {
             (workflow::head(&seen, "calls"))
             div.columns {
@@ -20,7 +20,7 @@ impl Web {
                     h2 #stack-title { "Stack" }
                     p {
                         "Where the workflow's code stands"
-                        @if script.is_some() { "." } @else { ", as its worker says. This takes a worker that runs." }
+                        @if seen.is_script() { "." } @else { ", as its worker says. This takes a worker that runs." }
                     }
                     form method="post" action=(address) data-action {
                         input type="hidden" name="do" value="query";
@@ -40,7 +40,6 @@ impl Web {
                     }
                 }
             }
-            @if let Some(script) = &script { (script) }
         };
         Ok(Answer::Page(workflow::page(&seen, content)))
     }

@@ -89,12 +89,12 @@ fn parts(length: usize, page: usize, query: &Form) -> Markup {
     }
 }
 
-fn kind_of(event: &HistoryEvent) -> String {
+pub(super) fn kind_of(event: &HistoryEvent) -> String {
     fields::words(event.event_type().as_str_name(), "EVENT_TYPE_")
 }
 
 /// The class that colours an event.
-fn class_of(event: &HistoryEvent) -> &'static str {
+pub(super) fn class_of(event: &HistoryEvent) -> &'static str {
     let name = event.event_type().as_str_name();
     match () {
         () if name.ends_with("FAILED") || name.ends_with("TIMED_OUT") || name.ends_with("TERMINATED") => "bad",
@@ -118,14 +118,14 @@ fn can_reset(event: &HistoryEvent) -> bool {
 }
 
 /// The attributes of an event, without what surrounds them.
-fn attributes(event: &HistoryEvent) -> Value {
+pub(super) fn attributes(event: &HistoryEvent) -> Value {
     let Value::Object(mut all) = fields::json(EVENT, event, View::Readable) else { return Value::Null };
     let name = all.keys().find(|name| name.ends_with("Attributes")).cloned();
     name.and_then(|name| all.remove(&name)).unwrap_or(Value::Object(all))
 }
 
 /// The important parts of an event, on one line.
-fn summary(attributes: &Value) -> String {
+pub(super) fn summary(attributes: &Value) -> String {
     let text = |path: &str| attributes.pointer(path).and_then(Value::as_str).map(str::to_owned);
     let list = |path: &str| attributes.pointer(path).map(Value::to_string);
     let parts = [

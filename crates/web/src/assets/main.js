@@ -4,6 +4,7 @@ import { decodePayloads, enhanceCodec } from "./codec.js";
 import { followFigures } from "./figures.js";
 import { enhanceFilter } from "./filter.js";
 import { follow, onChange } from "./live.js";
+import { enhanceScript } from "./script.js";
 import { enhanceTimeline } from "./timeline.js";
 import { showTimes } from "./times.js";
 
@@ -68,6 +69,7 @@ enhanceMenu();
 enhanceFilter();
 enhanceActions();
 enhanceTimeline();
+enhanceScript();
 openLinkedEvent();
 addEventListener("hashchange", openLinkedEvent);
 showTimes();
