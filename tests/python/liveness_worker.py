@@ -15,6 +15,7 @@ from pathlib import Path
 
 from temporalio import activity, workflow
 from temporalio.client import Client
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 DIARY: Path
@@ -27,11 +28,20 @@ def note(line: str) -> None:
 
 @activity.defn
 async def job(seconds: float, mode: str) -> str:
-    """Takes its time. `heartbeat` says how often it ran; `poison` kills the worker that runs it."""
+    """Takes its time.
+
+    `heartbeat` says how often it ran; `poison` kills the worker that runs it; `elsewhere` is completed later by another
+    process; `block` blocks the event loop.
+    """
     info = activity.info()
     note(f"start {info.attempt}")
     if mode == "poison":
         os.kill(os.getpid(), signal.SIGKILL)
+    if mode == "elsewhere":
+        activity.raise_complete_async()
+    if mode == "block":
+        time.sleep(seconds)
+        seconds = 0
     if mode == "heartbeat":
         before = list(info.heartbeat_details)
         activity.heartbeat(*before, info.attempt)
@@ -97,9 +107,11 @@ async def main() -> None:
     parser.add_argument("--slots", type=int, default=10)
     parser.add_argument("--graceful", type=float, default=0)
     parser.add_argument("--workflows", action="store_true")
+    parser.add_argument("--reports", type=float, default=60, help="seconds between heartbeats of the worker")
     given = parser.parse_args()
     DIARY = given.diary
-    client = await Client.connect(given.address, identity=given.identity or None)
+    runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=given.reports))
+    client = await Client.connect(given.address, identity=given.identity or None, runtime=runtime)
     worker = Worker(
         client,
         task_queue=given.queue,

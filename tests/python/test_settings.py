@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import urllib.request
 from datetime import timedelta
+from typing import Awaitable
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from temporalio.api.enums.v1 import WorkerStatus
 from temporalio.api.namespace.v1 import UpdateNamespaceInfo
-from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest, UpdateNamespaceRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.worker.v1 import WorkerHeartbeat
+from temporalio.api.workflowservice.v1 import (
+    PollActivityTaskQueueRequest,
+    RecordWorkerHeartbeatRequest,
+    RegisterNamespaceRequest,
+    UpdateNamespaceRequest,
+)
 from temporalio import workflow
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -23,6 +32,7 @@ IN_FLIGHT = "segno.update.in-flight-max"
 TOTAL = "segno.update.total-max"
 SPECULATIVE_WAIT = "segno.update.speculative-wait-ms"
 DISCARDED_EVENTS = "segno.update.discarded-events-max"
+REGISTRATIONS = "segno.limit.worker-registrations-per-second"
 
 
 async def namespace_with(client: Client, name: str, settings: dict[str, str]) -> None:
@@ -240,3 +250,54 @@ async def test_sizes_of_states_are_measured(own: SegnoServer) -> None:
     assert lines['segno_flow_state_bytes_bucket{le="+Inf"}'] == "2"
     assert lines['segno_flow_state_bytes_bucket{le="4096"}'] == "1"
     assert int(lines["segno_flow_state_bytes_sum"]) > 10_000
+
+
+async def test_registrations_of_workers_are_limited(own: SegnoServer) -> None:
+    """Ten seconds' worth may come at once. A worker that is known is not affected, nor is another namespace."""
+    client = await Client.connect(own.address)
+    await namespace_with(client, "small", {REGISTRATIONS: "1"})
+
+    async def report(namespace: str, worker: str) -> None:
+        heartbeat = WorkerHeartbeat(worker_instance_key=worker, status=WorkerStatus.WORKER_STATUS_RUNNING)
+        request = RecordWorkerHeartbeatRequest(namespace=namespace, worker_heartbeat=[heartbeat])
+        await client.workflow_service.record_worker_heartbeat(request, retry=False)
+
+    async def poll(namespace: str, worker: str) -> None:
+        request = PollActivityTaskQueueRequest(
+            namespace=namespace, task_queue=TaskQueue(name="q"), worker_instance_key=worker
+        )
+        await client.workflow_service.poll_activity_task_queue(request, retry=False, timeout=timedelta(seconds=2))
+
+    for number in range(5):
+        await report("small", f"reported-{number}")
+    for number in range(5):
+        await poll_briefly(poll("small", f"polled-{number}"))
+    # Time passes meanwhile.
+    refused = None
+    for number in range(20):
+        try:
+            await report("small", f"more-{number}")
+        except RPCError as error:
+            refused = error
+            break
+    assert refused is not None and refused.status == RPCStatusCode.RESOURCE_EXHAUSTED
+    assert refused.message.startswith("1 workers a second may register in the namespace; try again later")
+    details = [detail.type_url for detail in refused.grpc_status.details]
+    assert details == [
+        "type.googleapis.com/temporal.api.errordetails.v1.ResourceExhaustedFailure",
+        "type.googleapis.com/google.rpc.RetryInfo",
+    ]
+    assert (await raises(RPCError, poll("small", "unknown"))).status == RPCStatusCode.RESOURCE_EXHAUSTED
+    await report("small", "reported-0")
+    await report("default", "other")
+    await set_in(client, "small", {REGISTRATIONS: "0"})
+    for number in range(30):
+        await report("small", f"unlimited-{number}")
+
+
+async def poll_briefly(poll: Awaitable[None]) -> None:
+    """The poll begins, which is what counts."""
+    waiting = asyncio.ensure_future(poll)
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    waiting.cancel()

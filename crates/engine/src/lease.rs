@@ -17,6 +17,7 @@ use crate::{
         IllegalStep,
         lease::{self as machine, State},
     },
+    slots::{HandOver, HeldAttempt, SlotAccounts, SlotReport},
 };
 
 /// A stock worker reports once a minute at most: it is silent after three times the usual lease.
@@ -133,6 +134,8 @@ impl LostBecause {
 struct HoldState {
     /// When it was handed over, or given up.
     since: Nanos,
+    /// How it was handed over.
+    by: HandOver,
     /// The worker said that it has it, or need not.
     confirmed: bool,
 }
@@ -158,6 +161,8 @@ pub struct Lease {
     holds: BTreeMap<Hold, HoldState>,
     /// Runs whose workflow task it has.
     tasks: BTreeSet<u64>,
+    /// What its heartbeats say about its slots, if it is a stock worker that reports them.
+    slots: Option<Box<SlotAccounts>>,
 }
 
 impl Lease {
@@ -174,6 +179,7 @@ impl Lease {
             leaving: false,
             holds: BTreeMap::new(),
             tasks: BTreeSet::new(),
+            slots: None,
         }
     }
 
@@ -282,13 +288,13 @@ impl Lease {
         for hold in &beat.bound {
             // The worker knows an attempt only after it was handed over, so what is not there is over or of others.
             if let Some(held) = self.holds.get_mut(hold) {
-                *held = HoldState { since: now, confirmed: true };
+                *held = HoldState { since: now, confirmed: true, ..*held };
             }
         }
         for hold in &beat.unbound {
             // If its end is not on record by the time of the next look, it never had one.
             if let Some(held) = self.holds.get_mut(hold).filter(|held| held.confirmed) {
-                *held = HoldState { since: now, confirmed: false };
+                *held = HoldState { since: now, confirmed: false, ..*held };
             }
         }
         Ok(self.token())
@@ -300,18 +306,44 @@ impl Lease {
     }
 
     /// It was handed an attempt.
-    pub fn hand_over(&mut self, hold: Hold, now: Nanos) {
-        self.holds.entry(hold).or_insert(HoldState { since: now, confirmed: false });
+    pub fn hand_over(&mut self, hold: Hold, by: HandOver, now: Nanos) {
+        self.holds.entry(hold).or_insert(HoldState { since: now, by, confirmed: false });
+    }
+
+    /// A task token of an attempt came back, so that the attempt has arrived at this stock worker.
+    pub fn arrived(&mut self, hold: &Hold) {
+        if let Some(held) = self.holds.get_mut(hold).filter(|_| self.granted == 0) {
+            held.confirmed = true;
+        }
+    }
+
+    /// A stock worker reported its slots. Returns attempts that never arrived. They remain on its list until they are given
+    /// to others.
+    pub fn slots_reported(&mut self, now: Nanos, report: SlotReport, settings: &LeaseSettings) -> Vec<Hold> {
+        if self.speaks_protocol() || self.leaving || self.state == State::Inactive {
+            return Vec::new();
+        }
+        let attempt = |(hold, held): (&Hold, &HoldState)| HeldAttempt {
+            hold: *hold,
+            since: held.since,
+            by: held.by,
+            has_arrived: held.confirmed,
+        };
+        let held: Vec<HeldAttempt<Hold>> = self.holds.iter().map(attempt).collect();
+        self.slots.get_or_insert_default().report(now, report, &held, settings.verification)
     }
 
     /// Storage says that it was handed an attempt, before the server restarted. That counts as said by the worker.
     pub fn restore(&mut self, hold: Hold, now: Nanos) {
-        self.holds.insert(hold, HoldState { since: now, confirmed: true });
+        self.holds.insert(hold, HoldState { since: now, by: HandOver::Earlier, confirmed: true });
     }
 
     /// An attempt is over.
     pub fn release(&mut self, hold: &Hold) {
-        self.holds.remove(hold);
+        let released = self.holds.remove(hold);
+        if let (Some(slots), Some(held)) = (&mut self.slots, released.filter(|held| held.confirmed)) {
+            slots.note_over(held.since, held.by);
+        }
     }
 
     /// It was handed the workflow task of a run.
@@ -413,5 +445,7 @@ impl Lease {
         self.heard = self.heard.saturating_add(away);
         self.detached = self.detached.saturating_add(away);
         self.holds.values_mut().for_each(|held| held.since = held.since.saturating_add(away));
+        // The times in them are no longer comparable.
+        self.slots = None;
     }
 }

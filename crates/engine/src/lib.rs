@@ -33,6 +33,7 @@ pub mod priority;
 pub mod retry;
 pub mod search_attributes;
 mod shared;
+pub mod slots;
 pub mod state;
 mod transition;
 mod uuid;

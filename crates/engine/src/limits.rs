@@ -68,6 +68,9 @@ pub const RESET_POINTS_MAX: usize = 20;
 /// Events of a script between two checkpoints, unless [`Limits`] says otherwise.
 pub const SCRIPT_EVENTS_KEPT: i64 = 10_000;
 
+/// Different workers that may be lost while they have an activity before it is paused, unless [`Limits`] says otherwise.
+pub const LOST_WORKERS_MAX: usize = 3;
+
 /// Limits that the operator of the server may set. They come in with each call, like the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -91,6 +94,8 @@ pub struct Limits {
     pub discard_events: i64,
     /// Events of a script between two checkpoints. History is compacted when twice as many are there.
     pub script_events_kept: i64,
+    /// Different workers that may be lost while they have an activity before it is paused; 0 for no limit.
+    pub lost_workers: usize,
 }
 
 impl Default for Limits {
@@ -106,6 +111,7 @@ impl Default for Limits {
             speculative_schedule_to_start: SPECULATIVE_SCHEDULE_TO_START,
             discard_events: DISCARD_EVENTS_MAX,
             script_events_kept: SCRIPT_EVENTS_KEPT,
+            lost_workers: LOST_WORKERS_MAX,
         }
     }
 }

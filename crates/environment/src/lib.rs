@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod namespace_queues;
 pub mod skipping;
 mod system_time;
+pub mod token_bucket;
 pub mod vitals;
 
 pub use clock::{Clock, DatabaseClock, RuntimeClock, SystemClock};

@@ -64,6 +64,7 @@ counters! {
     workers_lost: "Workers whose lease ended: gone, silent, or shut down while they had work.",
     activities_moved: "Attempts of activities that were taken from lost workers and are tried again.",
     activities_lost: "Activities that failed because their worker was lost and no attempt was left.",
+    activities_quarantined: "Activities that were paused because too many workers were lost while they had them.",
     workflow_tasks_moved: "Workflow tasks that were taken from lost workers.",
     orphans_found: "Attempts that never reached the worker they were handed to.",
     flow_turns: "Turns of scripts.",

@@ -8,7 +8,7 @@
 
 use std::{fmt, sync::Mutex, time::Duration};
 
-use segno_environment::{hash::HashMap, lock::lock};
+use segno_environment::{hash::HashMap, lock::lock, token_bucket::TokenBucket};
 use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
@@ -65,9 +65,7 @@ impl fmt::Display for StartRefusal {
 
 /// The starts and the open workflows of a namespace.
 struct Starts {
-    tokens: f64,
-    /// When tokens were counted last.
-    seen: Instant,
+    rate: TokenBucket,
     open: Option<OpenCount>,
     /// Workflows that were let in and are not stored yet, or failed: a count may not have them.
     under_way: u64,
@@ -80,22 +78,6 @@ struct OpenCount {
     runs: u64,
 }
 
-impl Starts {
-    /// Takes one of so many starts in a second, or says when there will be one.
-    fn take(&mut self, per_second: usize, now: Instant) -> Result<(), Duration> {
-        let per_second = per_second as f64;
-        let most = per_second * BURST_SECONDS;
-        let passed = now.saturating_duration_since(self.seen).as_secs_f64();
-        self.tokens = (self.tokens + passed * per_second).min(most);
-        self.seen = now;
-        if self.tokens < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - self.tokens) / per_second));
-        }
-        self.tokens -= 1.0;
-        Ok(())
-    }
-}
-
 /// See the module.
 #[derive(Default)]
 pub(crate) struct StartLimits(Mutex<HashMap<NamespaceKey, Starts>>);
@@ -104,15 +86,17 @@ impl StartLimits {
     fn with<T>(&self, namespace: NamespaceKey, now: Instant, use_it: impl FnOnce(&mut Starts) -> T) -> T {
         let mut all = lock(&self.0);
         if all.len() >= NAMESPACES_MAX && !all.contains_key(&namespace) {
-            all.retain(|_, starts| starts.under_way > 0 || now.saturating_duration_since(starts.seen) < IDLE_MAX);
+            all.retain(|_, starts| {
+                starts.under_way > 0 || now.saturating_duration_since(starts.rate.used_at()) < IDLE_MAX
+            });
         }
-        let new = || Starts { tokens: f64::MAX, seen: now, open: None, under_way: 0, logged: None };
+        let new = || Starts { rate: TokenBucket::full(now), open: None, under_way: 0, logged: None };
         use_it(all.entry(namespace).or_insert_with(new))
     }
 
     /// Takes a start from the rate of a namespace.
     pub fn take(&self, namespace: NamespaceKey, per_second: usize, now: Instant) -> Result<(), StartRefusal> {
-        let taken = self.with(namespace, now, |starts| starts.take(per_second, now));
+        let taken = self.with(namespace, now, |starts| starts.rate.take(per_second, BURST_SECONDS, now));
         taken.map_err(|after| StartRefusal { limit: StartLimit::Rate, most: per_second, after })
     }
 

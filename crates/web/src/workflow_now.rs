@@ -5,7 +5,9 @@ use segno_proto::{
     common::callback::Variant,
     enums::{NexusOperationCancellationState, PendingActivityState, PendingNexusOperationState},
     segno_workflow::{ExplainRequest, Reason},
-    workflow::{CallbackInfo, PendingActivityInfo, PendingNexusOperationInfo},
+    workflow::{
+        CallbackInfo, PendingActivityInfo, PendingNexusOperationInfo, pending_activity_info::pause_info::PausedBy,
+    },
 };
 
 use super::{
@@ -180,6 +182,15 @@ fn queue_of(activity: &PendingActivityInfo) -> String {
     options.task_queue.unwrap_or_default().name
 }
 
+/// Who paused an activity, and why.
+fn pauser(activity: &PendingActivityInfo) -> Option<String> {
+    let (who, why) = match activity.pause_info.as_ref()?.paused_by.as_ref()? {
+        PausedBy::Manual(by) => (by.identity.clone(), &by.reason),
+        PausedBy::Rule(by) => (format!("rule {}", by.rule_id), &by.reason),
+    };
+    Some(if why.is_empty() { who } else { format!("{who}: {why}") })
+}
+
 fn activity_row(activity: &PendingActivityInfo) -> Markup {
     let name = activity.activity_type.clone().unwrap_or_default().name;
     let state = words(activity.state().as_str_name(), "PENDING_ACTIVITY_STATE_");
@@ -192,7 +203,10 @@ fn activity_row(activity: &PendingActivityInfo) -> Markup {
     html! {
         tr {
             th scope="row" { (name) " " span.faint { (id) } br; span.faint { "queue " (queue_of(activity)) } }
-            td data-label="State" { span class={ "badge " (class) } { (state) } }
+            td data-label="State" {
+                span class={ "badge " (class) } { (state) }
+                @if let Some(by) = pauser(activity) { br; span.faint { "by " (by) } }
+            }
             td data-label="Attempt" { (activity.attempt) @if activity.maximum_attempts > 0 { " of " (activity.maximum_attempts) } }
             td data-label="Next attempt" { (times::relative(activity.next_attempt_schedule_time.as_ref())) }
             td data-label="Worker" {

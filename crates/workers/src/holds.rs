@@ -1,6 +1,6 @@
 //! Which worker has which tasks, derived from transitions, so that no caller of the runs can forget to note it.
 
-use segno_engine::{Run, lease::Hold, state::Activity};
+use segno_engine::{Run, lease::Hold, slots::HandOver, state::Activity};
 use segno_environment::clock::Clock;
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
@@ -26,7 +26,7 @@ impl Leases {
                 self.release(namespace, &was.worker, &hold(run_key, was));
             }
             if let Some(is) = is {
-                self.hand_over(namespace, &is.worker, hold(run_key, is), now);
+                self.hand_over(namespace, &is.worker, hold(run_key, is), hand_over_of(before, is), now);
             }
         }
         let (had, has) = (task_holder(before), task_holder(after));
@@ -51,7 +51,8 @@ impl Leases {
             for is in after.state().activities.values().filter(|a| is_held(a)) {
                 let was = same.and_then(|before| before.state().activities.get(&is.scheduled_event_id));
                 if was.is_none_or(|was| was.started_time != is.started_time) {
-                    self.hand_over(namespace, &is.worker, hold(run_key, is), now);
+                    let by = same.map_or(HandOver::Reply, |before| hand_over_of(before, is));
+                    self.hand_over(namespace, &is.worker, hold(run_key, is), by, now);
                 }
             }
         }
@@ -114,7 +115,14 @@ fn holder(activity: &Activity) -> (Nanos, &str) {
     (activity.started_time, &activity.worker)
 }
 
-fn hold(run_key: u64, activity: &Activity) -> Hold {
+/// How a worker got an attempt. One that is started in the transition that schedules it is usually in the answer to the
+/// workflow task that did so.
+fn hand_over_of(before: &Run, activity: &Activity) -> HandOver {
+    let was_scheduled = before.state().activities.contains_key(&activity.scheduled_event_id);
+    if was_scheduled { HandOver::Poll } else { HandOver::Reply }
+}
+
+pub(crate) fn hold(run_key: u64, activity: &Activity) -> Hold {
     Hold { run_key, scheduled_event_id: activity.scheduled_event_id, started_time: activity.started_time }
 }
 

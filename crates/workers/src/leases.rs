@@ -6,12 +6,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use segno_engine::{
     lease::{Beat, BeatRefused, Hold, Lease, LeaseSettings, LostBecause},
     machine::{IllegalStep, lease::State},
+    slots::{HandOver, SlotReport},
     state::Activity,
 };
 use segno_environment::{
@@ -122,6 +126,8 @@ pub struct LostWorker {
     pub worker: String,
     /// Why it is lost.
     pub because: LostBecause,
+    /// Whether it had begun to shut down.
+    pub is_leaving: bool,
     /// Runs of which it holds tasks.
     pub runs: BTreeSet<u64>,
     /// Sticky queues without a worker now.
@@ -136,7 +142,7 @@ pub struct DueLeases {
     /// Workers that are lost.
     pub lost: Vec<LostWorker>,
     /// Attempts that never reached the worker they were handed to.
-    pub orphans: Vec<Hold>,
+    pub orphans: Vec<(NamespaceKey, Hold)>,
     /// When to look next.
     pub next: Option<Nanos>,
     /// More is due already.
@@ -203,6 +209,8 @@ pub struct Leases {
     epoch: Nanos,
     /// Notified when a lease is due earlier than before.
     pub earlier: Notify,
+    /// Whether any worker has reported its slots.
+    slots_are_reported: AtomicBool,
 }
 
 /// A poll that waits. Says how it ended when it is dropped.
@@ -392,7 +400,9 @@ impl Table {
         let entity = self.remove(namespace, worker)?;
         self.remember_inactive((namespace, entity.worker.clone()));
         let (runs, queues) = (entity.lease.runs(), entity.queues());
-        Some(LostWorker { namespace, worker: worker.to_owned(), because, runs, sticky: entity.sticky, queues })
+        let is_leaving = entity.lease.is_leaving() || because == LostBecause::ShutDown;
+        let (worker, sticky) = (worker.to_owned(), entity.sticky);
+        Some(LostWorker { namespace, worker, because, is_leaving, runs, sticky, queues })
     }
 }
 
@@ -400,7 +410,13 @@ impl Leases {
     /// No workers yet. `epoch` is the time at which the monotonic clock began.
     pub fn new(settings: LeaseSettings, epoch: Nanos) -> Self {
         let settings = LeaseSettings { tokens_from: epoch.unsigned_abs(), ..settings };
-        Self { table: Mutex::default(), settings, epoch, earlier: Notify::new() }
+        Self {
+            table: Mutex::default(),
+            settings,
+            epoch,
+            earlier: Notify::new(),
+            slots_are_reported: AtomicBool::new(false),
+        }
     }
 
     fn rearm(&self, table: &mut Table, namespace: NamespaceKey, worker: &str) {
@@ -414,9 +430,31 @@ impl Leases {
         self.note(namespace, caller, now, false)
     }
 
-    /// A worker reported.
-    pub fn reported(&self, namespace: NamespaceKey, caller: &Caller, now: Nanos) {
+    /// A worker reported, perhaps how many slots it uses. Returns attempts that never arrived at it.
+    pub fn reported(
+        &self,
+        namespace: NamespaceKey,
+        caller: &Caller,
+        slots: Option<SlotReport>,
+        now: Nanos,
+    ) -> Vec<Hold> {
         self.note(namespace, caller, now, true);
+        let Some(slots) = slots else { return Vec::new() };
+        self.slots_are_reported.store(true, Ordering::Relaxed);
+        let mut table = lock(&self.table);
+        let entity = table.get_mut(namespace, &caller.worker);
+        entity.map(|entity| entity.lease.slots_reported(now, slots, &self.settings)).unwrap_or_default()
+    }
+
+    /// A task token of an attempt came back, so that the attempt has arrived at its worker. That matters only for workers that
+    /// report their slots.
+    pub fn arrived(&self, namespace: NamespaceKey, worker: &str, hold: &Hold) {
+        if !self.slots_are_reported.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(entity) = lock(&self.table).get_mut(namespace, worker) {
+            entity.lease.arrived(hold);
+        }
     }
 
     fn note(&self, namespace: NamespaceKey, caller: &Caller, now: Nanos, reported: bool) -> bool {
@@ -607,8 +645,8 @@ impl Leases {
     }
 
     /// A worker was handed an attempt of an activity.
-    pub fn hand_over(&self, namespace: NamespaceKey, worker: &str, hold: Hold, now: Nanos) {
-        self.change(namespace, worker, now, |lease| lease.hand_over(hold, now));
+    pub fn hand_over(&self, namespace: NamespaceKey, worker: &str, hold: Hold, by: HandOver, now: Nanos) {
+        self.change(namespace, worker, now, |lease| lease.hand_over(hold, by, now));
     }
 
     /// A worker was handed the workflow task of a run.
@@ -689,8 +727,8 @@ impl Leases {
                 table.order.pop_first();
                 continue;
             };
-            let mut found = entity.lease.expire(now, &self.settings);
-            due.orphans.append(&mut found.orphans);
+            let found = entity.lease.expire(now, &self.settings);
+            due.orphans.extend(found.orphans.into_iter().map(|hold| (namespace, hold)));
             match found.lost {
                 Some(because) => due.lost.extend(table.lose(namespace, &worker, because)),
                 None => drop(table.rearm(namespace, &worker, &self.settings)),
@@ -714,6 +752,12 @@ impl Leases {
                 table.order.extend(entity.armed.map(|at| (at, (*namespace, entity.worker.clone()))));
             }
         }
+    }
+
+    /// Whether a call of a worker would register it: it is not known yet, and there is room for it.
+    pub fn would_register(&self, namespace: NamespaceKey, worker: &str) -> bool {
+        let table = lock(&self.table);
+        table.get(namespace, worker).is_none() && table.len() < LEASES_MAX
     }
 
     /// Queues in which polls of a worker may wait.

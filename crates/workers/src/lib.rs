@@ -11,7 +11,9 @@ mod leases;
 mod liveness;
 mod other_nodes;
 mod query;
+mod registrations;
 mod shutdowns;
+mod slots;
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -26,8 +28,10 @@ pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuar
 pub use liveness::watch;
 pub use other_nodes::{HomeOffer, OtherNodes};
 pub use query::{BadWorkerQuery, WorkerQuery};
+pub use registrations::RegistrationRefused;
 
 use commands::UnclaimedCommands;
+use registrations::Registrations;
 use shutdowns::ShutDownWorkers;
 
 /// Runs of lost workers that are changed at the same time.
@@ -49,6 +53,8 @@ pub struct Workers {
     pub shutdowns: Notify,
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
+    /// Limits how many workers register in a second.
+    registrations: Registrations,
     /// Limits how many runs of all lost workers are changed at the same time.
     moves: Semaphore,
     /// Queues and workers of other nodes. Set when the node starts, if there can be others.
@@ -68,6 +74,7 @@ impl Workers {
             shut_down: Mutex::default(),
             shutdowns: Notify::new(),
             polls_end_on_shutdown: options.polls_end_on_shutdown,
+            registrations: Registrations::default(),
             moves: Semaphore::new(MOVES_MAX),
             other_nodes: OnceLock::new(),
         }
@@ -94,5 +101,6 @@ impl Workers {
     pub fn forget_namespace(&self, namespace: NamespaceKey) {
         self.heartbeats.forget_namespace(namespace);
         self.leases.forget_namespace(namespace);
+        self.registrations.forget_namespace(namespace);
     }
 }

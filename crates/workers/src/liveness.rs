@@ -15,9 +15,9 @@ use std::{
 };
 
 use segno_engine::{
-    Rejection, Run,
+    Context, Rejection, Run,
     activity::{self, ActivityRef, HeartbeatReply},
-    lease::{Beat, BeatRefused, LostBecause},
+    lease::{Beat, BeatRefused, Hold, LostBecause},
     worker_lost::{self, LostWork},
 };
 use segno_environment::{
@@ -33,7 +33,7 @@ use segno_runs::{
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::Semaphore, task::JoinSet};
 
-use super::{CONTROL_QUEUES, Caller, LeaseView, LostWorker, MOVES_MAX, Party, WorkerQuery, Workers};
+use super::{CONTROL_QUEUES, Caller, LeaseView, LostWorker, MOVES_MAX, Party, WorkerQuery, Workers, holds, slots};
 
 /// A look at the leases that comes this much too late means that the server itself was away.
 const AWAY_MIN: Nanos = 2 * 1_000_000_000;
@@ -64,7 +64,11 @@ impl Workers {
         connection: Option<ConnectionId>,
     ) -> Result<HeartbeatReply, CallError> {
         let (held, speaker) = (reference.clone(), identity.clone());
-        let call = move |run: &Run, context| activity::heartbeat(run, context, &reference, details, identity);
+        let workers = self.clone();
+        let call = move |run: &Run, context| {
+            workers.note_arrival(run, &reference);
+            activity::heartbeat(run, context, &reference, details, identity)
+        };
         let worker = move |state: &mut SlotState, _: &HeartbeatReply| {
             let ActivityRef::Token { scheduled_event_id, .. } = held else { return None };
             let found = state.current.as_ref()?.run.state().activities.get(&scheduled_event_id)?;
@@ -135,10 +139,34 @@ impl Workers {
                 let control_queue =
                     if group.is_empty() { String::new() } else { format!("{CONTROL_QUEUES}{name}/{group}") };
                 let caller = Caller { worker, control_queue, connection };
-                self.leases.reported(namespace, &caller, self.runs.clock.monotonic());
+                let slots = slots::report_of(heartbeat);
+                for orphan in self.leases.reported(namespace, &caller, slots, self.runs.clock.monotonic()) {
+                    tokio::spawn(self.clone().give_back_orphan(orphan));
+                }
             }
         }
         self.heartbeats.record(namespace, heartbeats, self.runs.now());
+    }
+
+    /// An attempt never arrived at a stock worker: another one gets it, and it does not count.
+    async fn give_back_orphan(self: Arc<Self>, orphan: Hold) {
+        let Hold { run_key, scheduled_event_id, started_time } = orphan;
+        let call = || move |run: &Run, context| worker_lost::orphan(run, context, scheduled_event_id, started_time);
+        if self.insist(RunKey(run_key), call).await.is_some() {
+            count(&self.runs.metrics.orphans_found);
+            tracing::info!(run = run_key, scheduled_event_id, "an activity never arrived at its worker; others get it");
+        }
+    }
+
+    /// A token of the task of an activity came back: the attempt has arrived at its worker.
+    pub fn note_arrival(&self, run: &Run, reference: &ActivityRef) {
+        let ActivityRef::Token { scheduled_event_id, started_time, .. } = reference else { return };
+        let known = run.state().activities.get(scheduled_event_id);
+        let Some(activity) = known.filter(|activity| activity.started_time == *started_time) else { return };
+        if *started_time != 0 && !activity.worker.is_empty() {
+            let namespace = NamespaceKey(run.info.namespace_key);
+            self.leases.arrived(namespace, &activity.worker, &holds::hold(run.info.run_key, activity));
+        }
     }
 
     /// A worker has shut down: it holds nothing now.
@@ -215,10 +243,11 @@ impl Workers {
         let mut moves = JoinSet::new();
         for run in lost.runs {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            let (workers, worker, why) = (self.clone(), lost.worker.clone(), lost.because.text());
+            let (workers, worker, is_leaving) = (self.clone(), lost.worker.clone(), lost.is_leaving);
+            let (namespace, why) = (lost.namespace, lost.because.text());
             moves.spawn(async move {
                 workers.move_task(RunKey(run), &worker).await;
-                workers.move_attempts(RunKey(run), LostWork::Worker(worker), why).await;
+                workers.move_attempts(namespace, RunKey(run), LostWork::Worker { worker, is_leaving }, why).await;
                 drop(permit);
             });
         }
@@ -232,11 +261,21 @@ impl Workers {
         }
     }
 
-    async fn move_attempts(self: &Arc<Self>, run: RunKey, lost: LostWork, why: &'static str) {
-        let call = |lost: LostWork| move |run: &Run, context| worker_lost::activities(run, context, &lost, why);
-        if let Some(moved) = self.insist(run, || call(lost.clone())).await {
-            add(&self.runs.metrics.activities_moved, moved.rescheduled as u64);
-            add(&self.runs.metrics.activities_lost, moved.failed as u64);
+    async fn move_attempts(self: &Arc<Self>, namespace: NamespaceKey, run: RunKey, lost: LostWork, why: &'static str) {
+        let settings = self.runs.namespaces.by_key(namespace).map(|namespace| namespace.settings).unwrap_or_default();
+        let call = |lost: LostWork| {
+            move |run: &Run, context: Context| {
+                let context = Context { limits: settings.limits(context.limits), ..context };
+                worker_lost::activities(run, context, &lost, why)
+            }
+        };
+        let Some(moved) = self.insist(run, || call(lost.clone())).await else { return };
+        add(&self.runs.metrics.activities_moved, moved.rescheduled as u64);
+        add(&self.runs.metrics.activities_lost, moved.failed as u64);
+        if moved.quarantined > 0 {
+            add(&self.runs.metrics.activities_quarantined, moved.quarantined as u64);
+            let (run, activities) = (run.0, moved.quarantined);
+            tracing::warn!(run, activities, "activities are quarantined: workers were lost while they had them");
         }
     }
 
@@ -249,7 +288,7 @@ impl Workers {
     async fn insist<R, F>(self: &Arc<Self>, run: RunKey, call: impl Fn() -> F) -> Option<R>
     where
         R: Send + 'static,
-        F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<R>, Rejection> + Send + 'static,
+        F: FnOnce(&Run, Context) -> Result<segno_engine::Applied<R>, Rejection> + Send + 'static,
     {
         while !self.runs.is_stopping() {
             let mut was_current = false;
@@ -313,13 +352,13 @@ pub async fn watch(workers: Arc<Workers>) {
         }
         let due = workers.leases.due(now);
         due.lost.into_iter().for_each(|lost| workers.give_to_others(lost));
-        for orphan in due.orphans {
+        for (namespace, orphan) in due.orphans {
             count(&workers.runs.metrics.orphans_found);
             let attempt =
                 LostWork::Attempt { scheduled_event_id: orphan.scheduled_event_id, started_time: orphan.started_time };
             let workers = workers.clone();
             let why = "it was handed the activity and never said that it has it";
-            tokio::spawn(async move { workers.move_attempts(RunKey(orphan.run_key), attempt, why).await });
+            tokio::spawn(async move { workers.move_attempts(namespace, RunKey(orphan.run_key), attempt, why).await });
         }
         if due.is_more {
             // The next slice is late already.

@@ -75,27 +75,33 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
     if !run.has_work() {
         return Err(Rejection::Closed);
     }
-    let mut draft = Draft::new(run, context);
     let Some(activity) = run.state.activities.get(&id) else { return Err(Rejection::ActivityNotFound) };
     if activity.started_time != started_time || started_time == 0 {
         return Err(Rejection::ActivityNotFound);
     }
+    let mut draft = Draft::new(run, context);
+    put_back(&mut draft, id);
+    Ok(draft.finish(()))
+}
+
+/// Takes an attempt back from its worker as if it had not been handed over.
+pub(super) fn put_back(draft: &mut Draft, id: i64) {
+    let now = draft.now();
     let mut waits = false;
     draft.step(ActivityMachine(id), machine::Event::GiveBack, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.started_time = 0;
         activity.started_identity.clear();
         // It was due when the worker took it, also if the clock has been set back since.
-        activity.scheduled_time = activity.scheduled_time.min(context.now);
+        activity.scheduled_time = activity.scheduled_time.min(now);
         leave_worker(activity);
         activity.stamp += 1;
-        waits = is_waiting(activity, context.now);
+        waits = is_waiting(activity, now);
     });
     draft.touch();
     if waits {
         draft.effect(Effect::OfferActivity(id));
     }
-    Ok(draft.finish(()))
 }
 
 /// Finds the activity a call is about. By token it must be the attempt that runs; by id it need not have started.

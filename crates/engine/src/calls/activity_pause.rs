@@ -3,6 +3,9 @@
 //! A paused activity is handed to no worker and nothing of it runs out. A worker that has it already may go on: it learns of
 //! the pause by heartbeat, and what it reports counts, except that a failure that would be retried waits for the activity to
 //! be resumed. Resuming and resetting begin an attempt at once if no worker has one.
+//!
+//! The server itself pauses an activity when too many workers were lost while they had it ([`super::worker_lost`]). Resuming
+//! it lets it go to one more worker, resetting it forgets the lost workers.
 
 use segno_proto::Nanos;
 
@@ -70,7 +73,7 @@ pub fn pause(run: &Run, context: Context, selection: &Selection, call: &Pause) -
     for id in ids {
         let Some(activity) = draft.run.state.activities.get(&id) else { continue };
         match &activity.pause {
-            Some(before) if before.request_id == call.request_id => continue,
+            Some(before) if before.request_id == call.request_id && !before.is_quarantine() => continue,
             Some(_) => return Err(Rejection::ActivityAlreadyPaused),
             None => {}
         }
@@ -97,7 +100,8 @@ pub fn pause_by_rule(run: &Run, context: Context, id: i64, stamp: u32, rule: &st
     Ok(draft.finish(()))
 }
 
-fn set(draft: &mut Draft, id: i64, pause: PauseInfo) {
+/// Pauses one activity.
+pub(super) fn set(draft: &mut Draft, id: i64, pause: PauseInfo) {
     draft.step(ActivityMachine(id), Event::Pause, |draft| {
         let Some(activity) = draft.activity_mut(id) else { return };
         if activity.started_time == 0 {
@@ -132,6 +136,7 @@ pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause
         let Some(activity) = draft.activity_mut(id) else { continue };
         if call.reset_attempts {
             activity.attempt = 1;
+            activity.lost_workers.clear();
         }
         if call.reset_heartbeat {
             forget_heartbeat(activity);
@@ -171,6 +176,7 @@ pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) ->
         }
         let Some(activity) = draft.activity_mut(id) else { continue };
         activity.attempt = 1;
+        activity.lost_workers.clear();
         activity.reset = true;
         activity.forget_heartbeat |= call.reset_heartbeat;
         if call.restore_options {

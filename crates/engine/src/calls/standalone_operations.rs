@@ -61,11 +61,11 @@ pub fn pause(run: &Run, context: Context, call: &Pause) -> Result<Applied<()>, R
             activity.stamp += 1;
         }
         activity.pause = Some(PauseInfo {
-            rule_id: String::new(),
             time: context.now,
             identity: call.identity.clone(),
             reason: call.reason.clone(),
             request_id: call.request_id.clone(),
+            ..Default::default()
         });
     });
     draft.touch();
@@ -127,6 +127,7 @@ pub fn reset(run: &Run, context: Context, request_id: &str, call: Reset) -> Resu
             }
             let anew = |activity: &mut Activity| {
                 activity.attempt = 1;
+                activity.lost_workers.clear();
                 activity.forget_heartbeat |= call.reset_heartbeat;
                 begin_anew(activity);
             };
@@ -154,6 +155,7 @@ fn reset_later(draft: &mut Draft, call: Reset) {
     }
     if let Some(activity) = draft.activity_mut(ID) {
         activity.reset = true;
+        activity.lost_workers.clear();
         activity.forget_heartbeat |= call.reset_heartbeat;
     }
 }

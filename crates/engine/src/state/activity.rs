@@ -123,6 +123,22 @@ pub struct Activity {
     /// The version of the worker that last took it, if that uses versioning.
     #[prost(message, optional, boxed, tag = "49")]
     pub deployment_version: Option<Box<WorkerDeploymentVersion>>,
+    /// The different workers that were lost while they had it, the first ones first. See [`Limits::lost_workers`].
+    ///
+    /// [`Limits::lost_workers`]: crate::limits::Limits::lost_workers
+    #[prost(message, repeated, tag = "50")]
+    pub lost_workers: Vec<LostWorker>,
+}
+
+/// A worker process that was lost while it had an activity.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct LostWorker {
+    /// Its instance key.
+    #[prost(string, tag = "1")]
+    pub worker: String,
+    /// As it names itself to people.
+    #[prost(string, tag = "2")]
+    pub identity: String,
 }
 
 /// Who paused a run or an activity, when and why.
@@ -143,6 +159,16 @@ pub struct PauseInfo {
     /// The workflow rule that paused an activity; empty if a caller did.
     #[prost(string, tag = "5")]
     pub rule_id: String,
+    /// How many workers were lost while they had the activity, if the server paused it for that; 0 otherwise.
+    #[prost(uint32, tag = "6")]
+    pub lost_workers: u32,
+}
+
+impl PauseInfo {
+    /// Whether the server paused an activity because workers were lost while they had it.
+    pub fn is_quarantine(&self) -> bool {
+        self.lost_workers > 0
+    }
 }
 
 /// Whether it may be handed to a worker now.

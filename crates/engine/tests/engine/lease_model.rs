@@ -9,7 +9,10 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::common::world::SECOND;
-use segno_engine::lease::{Beat, BeatRefused, Hold, LEASE_MAX, Lease, LeaseSettings};
+use segno_engine::{
+    lease::{Beat, BeatRefused, Hold, LEASE_MAX, Lease, LeaseSettings},
+    slots::HandOver,
+};
 
 const SETTINGS: LeaseSettings =
     LeaseSettings { lease: SECOND, grace: SECOND, verification: 2 * SECOND, tokens_from: 0 };
@@ -341,7 +344,7 @@ impl Story {
                 next.starts += 1;
                 let start = next.starts;
                 next.holder = Some((false, start));
-                next.lease.as_mut()?.hand_over(hold(start), now);
+                next.lease.as_mut()?.hand_over(hold(start), HandOver::Poll, now);
                 next.under_way.insert(Message::Task { start });
             }
             Action::Report => {

@@ -9,6 +9,7 @@ use segno_engine::{
         coverage,
         lease::{self as machine, Event, STEPS, State},
     },
+    slots::HandOver,
 };
 
 const SETTINGS: LeaseSettings =
@@ -78,8 +79,8 @@ fn every_arrow_is_taken_and_no_other_exists() {
 #[test]
 fn a_lost_answer_is_found_by_its_token() {
     let mut lease = Lease::new(0);
-    lease.hand_over(hold(1), 0);
-    lease.hand_over(hold(2), 0);
+    lease.hand_over(hold(1), HandOver::Poll, 0);
+    lease.hand_over(hold(2), HandOver::Poll, 0);
     let first = lease.heartbeat(0, &Beat { token: b"from a former life".to_vec(), ..Default::default() }, &SETTINGS);
     let first = first.expect("the first heartbeat registers");
     assert_eq!(first, 1_u64.to_le_bytes());
@@ -101,7 +102,7 @@ fn a_lost_answer_is_found_by_its_token() {
 #[test]
 fn only_what_was_handed_over_can_be_bound() {
     let mut lease = Lease::new(0);
-    lease.hand_over(hold(1), 0);
+    lease.hand_over(hold(1), HandOver::Poll, 0);
     let both = Beat { bound: vec![hold(1), hold(2)], unbound: vec![hold(3)], ..Default::default() };
     let token = lease.heartbeat(SECOND, &both, &SETTINGS).expect("it registers");
     assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [hold(1)], "the other one was never its own");
@@ -112,7 +113,7 @@ fn only_what_was_handed_over_can_be_bound() {
     assert!(lease.is_idle());
     // Another attempt of the same activity is another hold.
     let second = Hold { started_time: 8, ..hold(1) };
-    lease.hand_over(second, 3 * SECOND);
+    lease.hand_over(second, HandOver::Poll, 3 * SECOND);
     lease.heartbeat(4 * SECOND, &Beat { bound: vec![hold(1)], ..beat(token) }, &SETTINGS).expect("the token fits");
     assert_eq!(lease.expire(63 * SECOND, &SETTINGS), LeaseExpiry::default());
     assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [second]);
@@ -157,9 +158,9 @@ fn neither_polls_nor_connections_renew_the_lease_of_the_protocol() {
 #[test]
 fn orphans_are_found_by_the_verification_timer() {
     let mut lease = Lease::new(0);
-    lease.hand_over(hold(1), 0);
-    lease.hand_over(hold(2), 0);
-    lease.hand_over(hold(3), 0);
+    lease.hand_over(hold(1), HandOver::Poll, 0);
+    lease.hand_over(hold(2), HandOver::Poll, 0);
+    lease.hand_over(hold(3), HandOver::Poll, 0);
     assert_eq!(lease.wake_at(&SETTINGS), None, "a stock worker says nothing of what it holds");
     let token = lease.heartbeat(SECOND, &Beat { bound: vec![hold(1), hold(3)], ..long([0; 8]) }, &SETTINGS);
     assert_eq!(lease.wake_at(&SETTINGS), Some(120 * SECOND));
@@ -177,7 +178,7 @@ fn orphans_are_found_by_the_verification_timer() {
 #[test]
 fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
     let mut lease = Lease::new(0);
-    lease.hand_over(hold(1), 0);
+    lease.hand_over(hold(1), HandOver::Poll, 0);
     lease.hand_over_task(4);
     for round in 1..100 {
         let at = round * 20 * SECOND;
@@ -249,7 +250,7 @@ fn a_living_worker_with_a_bad_connection_is_never_lost() {
 #[test]
 fn a_worker_that_leaves_may_take_its_time() {
     let mut lease = Lease::new(0);
-    lease.hand_over(hold(1), 0);
+    lease.hand_over(hold(1), HandOver::Poll, 0);
     assert_eq!(lease.reported(1), Ok(()));
     assert_eq!(lease.leaves(1), Ok(()));
     assert_eq!(lease.expire(i64::MAX, &SETTINGS), LeaseExpiry::default(), "it finishes, and says nothing meanwhile");
@@ -263,7 +264,7 @@ fn a_worker_that_leaves_is_over_once_it_has_nothing() {
     assert_eq!(lease.leaves(SECOND), Ok(()));
     let until = SECOND + SETTINGS.grace;
     assert_eq!(lease.expire(until - 1, &SETTINGS), LeaseExpiry::default(), "a task may be on its way to it");
-    lease.hand_over(hold(1), SECOND);
+    lease.hand_over(hold(1), HandOver::Poll, SECOND);
     lease.hand_over_task(2);
     assert_eq!(lease.wake_at(&SETTINGS), None, "it has something");
     lease.release(&hold(1));
@@ -342,7 +343,7 @@ fn random_lives() {
                 }
                 6 => {
                     let handed = hold(random.below(5) as i64);
-                    lease.hand_over(handed, now);
+                    lease.hand_over(handed, HandOver::Poll, now);
                     held.insert(handed);
                 }
                 7 => {
@@ -388,7 +389,7 @@ fn random_conversations() {
             match random.below(8) {
                 0 | 1 => {
                     next += 1;
-                    lease.hand_over(hold(next), now);
+                    lease.hand_over(hold(next), HandOver::Poll, now);
                     if !random.once_in(4) {
                         works_on.insert(hold(next));
                         bound.insert(hold(next));

@@ -9,6 +9,7 @@ mod properties;
 mod repeats;
 mod scenarios;
 mod schedule_times;
+mod slots;
 mod standalone;
 mod transitions;
 mod update_properties;

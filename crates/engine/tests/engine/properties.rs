@@ -214,7 +214,7 @@ impl Life {
         let worker = self.random.pick(&["w1", "w2"]).unwrap_or_default();
         let mut refused = self.world.call(|run, context| worker_lost::workflow_task(run, context, worker)).err();
         let before = self.world.run.state().activities.clone();
-        let lost = LostWork::Worker(worker.to_owned());
+        let lost = LostWork::Worker { worker: worker.to_owned(), is_leaving: self.random.once_in(4) };
         match self.world.call(|run, context| worker_lost::activities(run, context, &lost, "why")) {
             Err(rejection) => refused = Some(rejection),
             Ok(taken) => {

@@ -68,7 +68,7 @@ scenarios! {
     update_terminated_while_accepted, update_terminated_while_scheduled, update_terminated_while_started,
     update_two_in_one_task, update_waiting_when_task_fails, update_while_closing, update_with_start,
     update_with_start_lost_in_crash, update_without_commands, update_wrong_order, versions_activity_and_tasks, versions_activity_moves_the_run, versions_auto_upgrade, versions_children, versions_completed_elsewhere, versions_continue_auto, versions_continue_pinned, versions_continue_upgrading, versions_cron, versions_eager, versions_failed_task, versions_first_task, versions_given_back, versions_implied_pin, versions_independent_activity, versions_inline, versions_one_time, versions_override, versions_override_at_start, versions_reset, versions_reset_child, versions_retry, versions_speculative, versions_target_changed, versions_unversioned, worker_lost,
-    worker_lost_during_turn, worker_lost_with_updates, workflow_fails, workflow_retry,
+    worker_lost_during_turn, worker_lost_quarantine, worker_lost_quarantine_ends, worker_lost_with_updates, workflow_fails, workflow_retry,
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use segno_engine::{
     limits::{DISCARD_EVENTS_MAX, Limits, SCRIPT_EVENTS_KEPT, SPECULATIVE_SCHEDULE_TO_START},
     update::UpdateLimits,
+    worker_lost::LOST_WORKERS_KEPT,
 };
 
 const NANOS_PER_MS: i64 = 1_000_000;
@@ -26,7 +27,9 @@ const POLLERS: &str = "segno.limit.pollers";
 const OPEN_RUNS: &str = "segno.limit.open-workflows";
 const STARTS: &str = "segno.limit.starts-per-second";
 const OPERATIONS: &str = "segno.nexus.pending-operations-max";
-const KNOWN: [&str; 14] = [
+const LOST_WORKERS: &str = "segno.activity.lost-workers-max";
+const REGISTRATIONS: &str = "segno.limit.worker-registrations-per-second";
+const KNOWN: [&str; 16] = [
     IN_FLIGHT,
     IN_FLIGHT_BYTES,
     TOTAL,
@@ -41,6 +44,8 @@ const KNOWN: [&str; 14] = [
     OPEN_RUNS,
     STARTS,
     OPERATIONS,
+    LOST_WORKERS,
+    REGISTRATIONS,
 ];
 
 /// Without an end, a speculative task whose offer is lost would never become a normal one.
@@ -58,6 +63,9 @@ const EVENTS_KEPT_MAX: u64 = 10_000_000;
 /// Checkpoints that are closer together would cost more than they are worth.
 const EVENTS_KEPT_MIN: u64 = 10;
 
+/// A server can take many more. Ten seconds' worth may come at once.
+const REGISTRATIONS_DEFAULT: usize = 1000;
+
 /// The settings of a namespace, or the defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -71,6 +79,11 @@ pub struct Settings {
     pub calls: CallLimits,
     /// Nexus operations of a workflow that have not ended; zero is no limit, nothing is the server's.
     pub operations: Option<usize>,
+    /// Different workers that may be lost while they have an activity before it is paused; zero is no limit, nothing is the
+    /// server's.
+    pub lost_workers: Option<u64>,
+    /// Workers that may register in a second; zero is no limit, nothing is the default.
+    registrations: Option<usize>,
 }
 
 /// How much may be asked of a namespace; zero is no limit.
@@ -135,6 +148,7 @@ impl Settings {
                 STEPS => Some((&mut settings.flows.steps, 1, STEPS_MAX)),
                 STATE_BYTES => Some((&mut settings.flows.state_bytes, 1, STATE_BYTES_MAX)),
                 EVENTS_KEPT => Some((&mut settings.flows.history_events_kept, EVENTS_KEPT_MIN, EVENTS_KEPT_MAX)),
+                LOST_WORKERS => Some((settings.lost_workers.insert(0), 0, LOST_WORKERS_KEPT as u64)),
                 _ => None,
             };
             if let Some((limit, least, most)) = bounded {
@@ -145,6 +159,7 @@ impl Settings {
             }
             let limit = match name.as_str() {
                 OPERATIONS => settings.operations.insert(0),
+                REGISTRATIONS => settings.registrations.insert(0),
                 IN_FLIGHT => &mut settings.updates.in_flight,
                 IN_FLIGHT_BYTES => &mut settings.updates.in_flight_bytes,
                 TOTAL => &mut settings.updates.total,
@@ -162,6 +177,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Workers that may register in a second; zero is no limit.
+    pub fn registrations_per_second(&self) -> usize {
+        self.registrations.unwrap_or(REGISTRATIONS_DEFAULT)
+    }
+
     /// The limits of a run of the namespace.
     pub fn limits(&self, of_server: Limits) -> Limits {
         let pending_operations = match self.operations {
@@ -169,8 +189,10 @@ impl Settings {
             Some(0) => usize::MAX,
             Some(most) => most,
         };
+        let lost_workers = self.lost_workers.map_or(of_server.lost_workers, |most| most as usize);
         Limits {
             pending_operations,
+            lost_workers,
             updates_suggest: self.updates.suggest(),
             speculative_schedule_to_start: self.speculation.wait_ms as i64 * NANOS_PER_MS,
             discard_events: self.speculation.discarded_events as i64,
@@ -218,6 +240,23 @@ mod tests {
         assert_eq!((set.speculative_schedule_to_start, set.discard_events), (250_000_000, 0));
         for (name, value) in [(SPECULATIVE_WAIT, "0"), (SPECULATIVE_WAIT, "600001"), (DISCARDED_EVENTS, "10001")] {
             assert!(read(&[(name, value)]).is_err_and(|text| text.contains(" from ")), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn lost_workers_have_the_limit_of_the_server_unless_the_namespace_has_one() {
+        let of_server = Limits::default();
+        for (value, most) in [("", 3), ("1", 1), ("0", 0), ("100", 100)] {
+            let set = read(&[(LOST_WORKERS, value)]).expect("it is right");
+            assert_eq!(set.limits(of_server).lost_workers, most, "{value:?}");
+        }
+        assert!(read(&[(LOST_WORKERS, "101")]).is_err_and(|text| text.contains("from 0 to 100")));
+    }
+
+    #[test]
+    fn registrations_are_limited_unless_the_limit_is_zero() {
+        for (value, most) in [("", 1000), ("5", 5), ("0", 0)] {
+            assert_eq!(read(&[(REGISTRATIONS, value)]).map(|set| set.registrations_per_second()), Ok(most));
         }
     }
 

@@ -219,7 +219,9 @@ impl Workflows {
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
         let Target { key, selector, activity, digest, standalone } = target;
+        let workers = self.node.workers.clone();
         let apply = move |run: &Run, context| {
+            workers.note_arrival(run, &activity);
             let completed = activity::complete(run, context, &activity, result, identity, version);
             repeats::result(run, context, digest, completed)
         };
@@ -236,7 +238,9 @@ impl Workflows {
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
         let Target { key, selector, activity, digest, standalone } = target;
+        let workers = self.node.workers.clone();
         let apply = move |run: &Run, context| {
+            workers.note_arrival(run, &activity);
             let failed = activity::fail(run, context, &activity, failure, identity, details, version);
             repeats::result(run, context, digest, failed)
         };
@@ -252,7 +256,9 @@ impl Workflows {
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
         let Target { key, selector, activity, digest, standalone } = target;
+        let workers = self.node.workers.clone();
         let apply = move |run: &Run, context| {
+            workers.note_arrival(run, &activity);
             let canceled = activity::cancel(run, context, &activity, details, identity, version);
             repeats::result(run, context, digest, canceled)
         };

@@ -48,6 +48,7 @@ impl WorkerLeases {
         if worker.is_empty() || worker.len() > KEY_BYTES_MAX {
             return Err(Status::invalid_argument("worker_instance_key must have 1 to 1000 bytes"));
         }
+        self.workflows.register_worker(namespace.key, worker)?;
         let beat = Beat {
             token: request.token.to_vec(),
             lease: duration_nanos(request.lease.as_ref()),

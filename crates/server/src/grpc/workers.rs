@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use segno_node::{CONTROL_QUEUES, QueueKind, WorkerQuery};
+use segno_node::{CONTROL_QUEUES, ConnectionId, QueueKind, WorkerQuery};
 use segno_proto::{
-    enums::TaskQueueType,
+    enums::{ResourceExhaustedCause, ResourceExhaustedScope, TaskQueueType, WorkerStatus},
     worker::{WorkerHeartbeat, WorkerInfo, WorkerListInfo},
     workflowservice::{
         CountWorkersRequest, CountWorkersResponse, DescribeWorkerRequest, DescribeWorkerResponse, ListWorkersRequest,
@@ -12,6 +12,7 @@ use segno_proto::{
         ShutdownWorkerResponse,
     },
 };
+use segno_store::NamespaceKey;
 use tonic::{Request, Status};
 
 use super::{Workflows, refused};
@@ -58,8 +59,35 @@ impl Workflows {
         let connection = peers::of(&request);
         let request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
-        self.node.workers.workers_reported(namespace.key, request.worker_heartbeat, connection);
+        self.report_workers(namespace.key, request.worker_heartbeat, connection)?;
         Ok(RecordWorkerHeartbeatResponse::default())
+    }
+
+    /// Takes the heartbeats of workers that are known or may register, whatever becomes of the others.
+    pub(crate) fn report_workers(
+        &self,
+        namespace: NamespaceKey,
+        mut heartbeats: Vec<WorkerHeartbeat>,
+        connection: Option<ConnectionId>,
+    ) -> Result<(), Status> {
+        let mut answer = Ok(());
+        heartbeats.retain(|heartbeat| {
+            let registered = match heartbeat.status() {
+                WorkerStatus::Shutdown => Ok(()),
+                _ => self.register_worker(namespace, &heartbeat.worker_instance_key),
+            };
+            registered.map_err(|refused| answer = Err(refused)).is_ok()
+        });
+        self.node.workers.workers_reported(namespace, heartbeats, connection);
+        answer
+    }
+
+    /// A worker that is not known registers, unless too many do.
+    pub(crate) fn register_worker(&self, namespace: NamespaceKey, worker: &str) -> Result<(), Status> {
+        self.node.workers.register(namespace, worker).map_err(|refused| {
+            let (cause, scope) = (ResourceExhaustedCause::RpsLimit, ResourceExhaustedScope::Namespace);
+            status::exhausted(refused.to_string(), cause, scope, refused.after)
+        })
     }
 
     /// In the order of their keys; a page's token names its last worker.

@@ -26,6 +26,7 @@ pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
 
 fn rank(kind: &str) -> usize {
     let order = [
+        "ACTIVITY_QUARANTINED",
         "NO_POLLER",
         "WAITS_FOR_VERSION",
         "ACTIVITY_FAILING",
@@ -48,9 +49,19 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
     let with = last.map_or_else(String::new, |last| format!(", last with: {}", failure::line(last)));
     let most = activity.retry_policy.as_ref().map_or(0, |policy| policy.maximum_attempts);
     let of = if most > 0 { format!(" of {most}") } else { String::new() };
+    if let Some(pause) = activity.pause.as_ref().filter(|pause| pause.is_quarantine()) {
+        let text = format!("{name} is quarantined {}:{}", words::since(pause.time, now), lost_workers(activity));
+        let id = words::quoted(&activity.activity_id);
+        let hint = format!(
+            "If it kills its workers, deploy a fix first. `segno activity reset` begins it anew, `segno activity unpause` lets \
+             it go to one more worker; its id is {id}."
+        );
+        return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_QUARANTINED", text) };
+    }
     if let Some(pause) = &activity.pause {
         let at_worker = if activity.started_time > 0 { " The current attempt still runs." } else { "" };
-        let text = format!("{name} is paused by {}.{at_worker}", words::paused_by(pause, now));
+        let lost = lost_workers(activity);
+        let text = format!("{name} is paused by {}.{at_worker}{lost}", words::paused_by(pause, now));
         let hint =
             format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_PAUSED", text) };
@@ -92,6 +103,18 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
         now,
     );
     Reason { details, ..waits }
+}
+
+/// Which workers were lost while they had an activity; empty if none was.
+fn lost_workers(activity: &Activity) -> String {
+    let lost = &activity.lost_workers;
+    if lost.is_empty() {
+        return String::new();
+    }
+    let names: Vec<String> = lost.iter().take(SHOWN_MAX).map(|lost| words::text(&lost.identity)).collect();
+    let more = if lost.len() > SHOWN_MAX { ", …" } else { "" };
+    let count = words::count(lost.len(), "worker was lost while it had", "workers were lost while they had");
+    format!(" {count} the activity ({}{more}).", names.join(", "))
 }
 
 fn at_worker(

@@ -8,7 +8,7 @@ use segno_engine::{
     schedule::state::ScheduleRun,
     state::{
         Activity, Child, External, PauseInfo, ReportedFailure, RunInfo, RunState, Script, ScriptWakeSet, TaskKind,
-        Timer, UpdateRecord, WorkflowTask, nexus::Operation,
+        Timer, UpdateRecord, WorkflowTask, activity::LostWorker, nexus::Operation,
     },
 };
 use segno_proto::{
@@ -467,6 +467,28 @@ fn an_activity_is_paused() {
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "ACTIVITY_PAUSED");
     assert!(reason.text.contains("is paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
+}
+
+#[test]
+fn an_activity_is_quarantined() {
+    let lost = |name: &str| LostWorker { worker: format!("key of {name}"), identity: name.to_owned() };
+    let run = activity(|activity| {
+        activity.pause = Some(PauseInfo { time: NOW - 60 * SECOND, lost_workers: 2, ..Default::default() });
+        activity.lost_workers = vec![lost("1@a"), lost("2@b")];
+    });
+    let reason = only(&seen(&run));
+    assert_eq!(reason.kind, "ACTIVITY_QUARANTINED");
+    let text = "is quarantined since 2001-09-09T01:45:40Z (for 1 min): 2 workers were lost while they had the activity (1@a, 2@b).";
+    assert!(reason.text.ends_with(text), "{}", reason.text);
+    assert!(reason.hint.contains("`segno activity reset` begins it anew"), "{}", reason.hint);
+    // An operator who paused it learns of them, too.
+    let run = activity(|activity| {
+        activity.pause = Some(PauseInfo { time: NOW - 60 * SECOND, identity: "ann".to_owned(), ..Default::default() });
+        activity.lost_workers = vec![lost("1@a")];
+    });
+    let reason = only(&seen(&run));
+    assert_eq!(reason.kind, "ACTIVITY_PAUSED");
+    assert!(reason.text.ends_with(" 1 worker was lost while it had the activity (1@a)."), "{}", reason.text);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 const POLL_SECONDS: i64 = 70;
 
 /// Kinds of reasons that tell a user who waits that waiting alone may not help.
-const PROBLEMS: [&str; 7] = [
+const PROBLEMS: [&str; 8] = [
     "NO_POLLER",
     "WAITS_FOR_VERSION",
     "TASK_FAILING",
@@ -23,6 +23,7 @@ const PROBLEMS: [&str; 7] = [
     "WORKER_SILENT",
     "ACTIVITY_FAILING",
     "ACTIVITY_PAUSED",
+    "ACTIVITY_QUARANTINED",
 ];
 
 /// The queue of scripts, which the server itself serves.

@@ -22,8 +22,9 @@ use crate::{
 
 /// The time-out of an activity that comes first.
 pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
-    if activity.pause.is_some() && !activity.standalone {
+    if activity.pause.as_ref().is_some_and(|pause| !pause.is_quarantine()) && !activity.standalone {
         // Nothing runs out while it is paused, not even for a worker that has it. What did shows when it is resumed.
+        // A pause that no caller asked for does not take the deadline from the workflow.
         return None;
     }
     let mut found: Option<(Nanos, TimeoutType)> = None;

@@ -144,6 +144,7 @@ impl Scenario {
                 let limits = &mut world.limits;
                 limits.history_events_suggest = set("events").unwrap_or(limits.history_events_suggest);
                 limits.history_bytes_suggest = set("bytes").unwrap_or(limits.history_bytes_suggest);
+                limits.lost_workers = set("lost-workers").map_or(limits.lost_workers, |most| most as usize);
             }
             "crash" => {
                 world.crash();
@@ -294,11 +295,15 @@ impl Scenario {
                 world.call(|run, context| task_calls::give_back(run, context, started)).map(plain)
             }
             "worker-lost" => {
-                let lost = LostWork::Worker(words.at(0).to_owned());
+                let lost = LostWork::Worker { worker: words.at(0).to_owned(), is_leaving: words.flag("leaving") };
                 let taken =
                     world.call(|run, context| worker_lost::activities(run, context, &lost, "its lease ran out"))?;
-                let LostAttempts { rescheduled, failed } = taken.reply;
-                Ok((format!(", {rescheduled} rescheduled, {failed} failed"), taken.transition))
+                let LostAttempts { rescheduled, quarantined, failed } = taken.reply;
+                let quarantined = match quarantined {
+                    0 => String::new(),
+                    some => format!(" ({some} quarantined)"),
+                };
+                Ok((format!(", {rescheduled} rescheduled{quarantined}, {failed} failed"), taken.transition))
             }
             "task-lost" => {
                 let worker = words.at(0);

@@ -8,6 +8,7 @@ use crate::grpc::{Workflows, failed};
 impl Workflows {
     /// Makes the queue of a poll a member of the worker's version before the poll waits.
     pub(crate) async fn register_poll(&self, poll: &Poll) -> Result<(), Status> {
+        self.register_worker(poll.queue.namespace, &poll.caller.worker)?;
         let kind = match poll.queue.kind {
             QueueKind::Workflow => QueueType::Workflow,
             QueueKind::Activity => QueueType::Activity,

@@ -54,7 +54,7 @@ impl Workflows {
         let connection = metadata.connection;
         if !request.worker_heartbeat.is_empty() {
             self.tell_everybody(&request.namespace, &request.worker_heartbeat, connection);
-            self.node.workers.workers_reported(namespace.key, request.worker_heartbeat, connection);
+            self.report_workers(namespace.key, request.worker_heartbeat, connection)?;
         }
         let name = request.task_queue.unwrap_or_default().name;
         let is_control = name.starts_with(CONTROL_QUEUES);
@@ -81,6 +81,7 @@ impl Workflows {
                 self.node.dispatch.begin_for(&poll, None, &task).await.map_err(failed)?.map(PollOutcome::Here)
             }
             None => {
+                self.register_worker(namespace.key, &poll.caller.worker)?;
                 self.register_member(&poll, QueueType::Nexus).await?;
                 self.node.dispatch.poll(&poll, None, call.as_ref()).await.map_err(failed)?
             }
