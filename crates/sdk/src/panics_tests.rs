@@ -10,7 +10,7 @@ fn frame(symbol: &str, place: &str) -> Frame {
 fn a_caught_panic_has_its_place_and_one_outside_leaves_nothing() {
     let _ = panic::catch_unwind(|| panic!("outside"));
     let line = line!() + 1;
-    let caught = catch(|| panic!("inside {}", 1)).map(|()| ()).unwrap_err();
+    let caught = catch::<()>(|| panic!("inside {}", 1)).unwrap_err();
     assert_eq!(caught.message, "inside 1");
     let place = caught.place.unwrap();
     assert!(place.contains(&format!("panics_tests.rs:{line}:")), "{place}");
@@ -20,8 +20,8 @@ fn a_caught_panic_has_its_place_and_one_outside_leaves_nothing() {
 #[test]
 fn a_panic_goes_on_with_its_place_on_another_thread() {
     let line = line!() + 1;
-    let caught = std::thread::spawn(|| catch(|| panic!("there"))).join().unwrap().map(|()| ()).unwrap_err();
-    let again = catch(|| caught.resume()).map(|()| ()).unwrap_err();
+    let caught = std::thread::spawn(|| catch::<()>(|| panic!("there"))).join().unwrap().unwrap_err();
+    let again = catch::<()>(|| caught.resume()).unwrap_err();
     assert_eq!(again.message, "there");
     assert!(again.place.unwrap().contains(&format!("panics_tests.rs:{line}:")));
 }
