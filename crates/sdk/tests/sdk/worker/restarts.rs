@@ -54,6 +54,8 @@ impl Restarted {
 impl Drop for Restarted {
     fn drop(&mut self) {
         self.kill();
+        // Segno keeps a directory, Temporal's server a file.
+        let _ = std::fs::remove_dir_all(&self.file);
         for suffix in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{suffix}", self.file.display()));
         }
