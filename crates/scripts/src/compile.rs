@@ -88,7 +88,7 @@ impl Scripts {
     }
 }
 
-/// What compiling gives: the name of the workflow, its code and warnings; or errors and warnings.
+/// The name of the workflow, its code and warnings; or errors and warnings.
 type Compiled = Result<(String, Code, Vec<Diagnostic>), Vec<Diagnostic>>;
 
 /// Compiles a source that is checked or deployed. Errors about types count.
