@@ -51,6 +51,8 @@ pub(super) struct Pass<'p> {
     frames: Vec<FunctionId>,
     /// Whether this code is never reached.
     pub is_dead: bool,
+    /// How many `try` with a `catch` are around this code. What fails in them is caught, perhaps on purpose.
+    pub catches: usize,
     /// What the innermost function returns so far.
     pub returns: Type,
     /// Loops and switches around this code, and whether a `break` leaves them.
@@ -74,6 +76,7 @@ impl<'p> Pass<'p> {
             types: Environment::new(program.variables.len() + program.constants.len()),
             frames: Vec::new(),
             is_dead: false,
+            catches: 0,
             returns: Type::NEVER,
             breaks: Vec::new(),
             findings: Vec::new(),
@@ -219,7 +222,7 @@ impl<'p> Pass<'p> {
 
     /// Reports an error. Nothing follows from what is wrong.
     pub fn error(&mut self, code: &'static str, message: impl Into<String>, at: Position, hint: Option<&str>) -> Type {
-        if !self.is_dead && self.known.is_some() {
+        if !self.is_dead && self.catches == 0 && self.known.is_some() {
             self.findings.push(Finding { code, message: message.into(), at, hint: hint.map(str::to_owned) });
         }
         Type::UNKNOWN

@@ -216,7 +216,9 @@ impl Pass<'_> {
 
     fn try_statement(&mut self, body: &Block, catch: Option<&Catch>, finally: Option<&Block>) {
         let was_dead = self.is_dead;
+        self.catches += usize::from(catch.is_some());
         let mut branches = vec![self.branch(|pass| pass.block(body))];
+        self.catches -= usize::from(catch.is_some());
         if let Some(catch) = catch {
             branches.push(self.branch(|pass| {
                 // It may begin after any statement of the body.

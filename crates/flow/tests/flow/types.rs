@@ -127,6 +127,7 @@ const RULES: &[(&str, &str, &str)] = &[
         "3:48 F0303 a string has no field \"text\"",
         "3:48 TypeError",
     ),
+    ("try { return null.x } finally { log(1) }", "3:13 F0303 cannot read \"x\" of null", "3:13 TypeError"),
     // What has no parts.
     ("for (const x of { a: 1 }) log(x)", "3:17 F0304 for … of takes a list or a string, not object", "3:17 TypeError"),
     ("const n = 1\nreturn [...n]", "4:12 F0304 cannot spread number into a list", "4:12 TypeError"),
@@ -254,6 +255,9 @@ const ACCEPTED: &[&str] = &[
     // Errors that are no errors of types.
     "return [1 / 0, [1][5], Math.sqrt(-1), Number(\"x\")]",
     "try { throw { message: \"m\", type: 5, code: 7 } } catch (e) { return e.type + e.code }",
+    // Errors that are caught, perhaps on purpose.
+    "try { return null.x } catch (e) { return e.type }",
+    "try { log([1].map(x => x.y)) } catch { log(\"caught\") } finally { log(\"done\") }",
     // Code that is never reached.
     "return 1\nfunction f() { return g().x }\nfunction g() { return f() }",
     "const f = false\nreturn f && f.x.y",

@@ -60,8 +60,7 @@ impl Run {
             last: None,
             limits: Limits::default(),
             source: source.to_owned(),
-            // What catches errors may make them on purpose.
-            is_typed: !source.contains("catch"),
+            is_typed: true,
         }
     }
 
