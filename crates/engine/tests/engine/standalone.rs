@@ -60,16 +60,7 @@ fn begin(delay: Nanos, schedule_to_close: Nanos, attempts: i32) -> Run {
         standalone: Some(Box::new(NewStandalone { attributes, start_delay: delay })),
         ..Default::default()
     };
-    let start = Start {
-        options,
-        namespace_key: 1,
-        namespace_id: "n".to_owned(),
-        retention: 0,
-        parent: None,
-        root: None,
-        chain: None,
-        script: None,
-    };
+    let start = Start::new(1, "n".to_owned(), 0, options);
     let started = start::start(start, Vec::new(), context(EPOCH, 1));
     started.transition.check().expect("a start is legal");
     started.run

@@ -8,7 +8,8 @@ async function go(address) {
 
 // The line at which the script stands is in view, without moving the page.
 function showLine() {
-  const line = document.querySelector("#script .source .stands, #script .source .failed");
+  const marked = [...document.querySelectorAll("#script .source .stands")];
+  const line = marked.find((one) => one.querySelector(".note").textContent.startsWith("failed:")) ?? marked[0];
   const view = line?.closest(".scroll");
   if (!view) return;
   const [top, bottom] = [line.offsetTop - view.offsetTop, line.offsetTop - view.offsetTop + line.offsetHeight];
