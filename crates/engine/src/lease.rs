@@ -161,7 +161,7 @@ pub struct Lease {
     holds: BTreeMap<Hold, HoldState>,
     /// Runs whose workflow task it has.
     tasks: BTreeSet<u64>,
-    /// What its heartbeats say about its slots, if it is a stock worker that reports them.
+    /// Accounts of its slots, if it is a stock worker that reports them.
     slots: Option<Box<SlotAccounts>>,
 }
 

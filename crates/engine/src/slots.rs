@@ -17,22 +17,22 @@
 
 use segno_proto::Nanos;
 
-/// What a worker's heartbeat says about its slots for activities.
+/// The slots for activities in a worker's heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotReport {
     /// Slots in use.
     pub used: i64,
     /// Activities processed since the worker started.
     pub processed: i64,
-    /// When it was made, by the worker's clock.
+    /// Time at which it was made, by the worker's clock.
     pub made_at: Nanos,
-    /// When a poll for activities was last answered with a task, by the same clock. `None` if none was.
+    /// Time of the last answer to a poll for activities that had a task, by the same clock. `None` if there was none.
     pub received_at: Option<Nanos>,
-    /// What rules out that the worker has received an attempt and not taken it up.
+    /// Evidence that the worker has not received an attempt without taking it up.
     pub proof: Proof,
 }
 
-/// What rules out that a worker has received an attempt and not taken it up, as one does whose event loop is blocked or that
+/// Evidence that a worker has not received an attempt without taking it up, as one does whose event loop is blocked or that
 /// limits the rate of its activities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
@@ -58,7 +58,7 @@ pub enum HandOver {
 pub(crate) struct HeldAttempt<T> {
     /// Which one.
     pub hold: T,
-    /// When it was handed over.
+    /// Time at which it was handed over.
     pub since: Nanos,
     /// How.
     pub by: HandOver,
@@ -82,8 +82,6 @@ struct Checkpoint {
 /// The accounts of a worker that reports its slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SlotAccounts {
-    /// When the newest heartbeat was made, by the worker's clock.
-    made_at: Option<Nanos>,
     /// The least time between making and receiving a heartbeat, plus the distance of the two clocks.
     least_lag: Option<Nanos>,
     baseline: Option<Baseline>,
@@ -101,15 +99,10 @@ impl SlotAccounts {
         held: &[HeldAttempt<T>],
         verification: Nanos,
     ) -> Vec<T> {
-        if self.made_at.is_some_and(|made_at| report.made_at <= made_at) {
-            // Repeated, or overtaken by a newer one.
-            return Vec::new();
-        }
         if self.baseline.is_some_and(|baseline| report.processed < baseline.processed) {
             // It counts from the beginning.
             *self = Self::default();
         }
-        self.made_at = Some(report.made_at);
         let lag = now - report.made_at;
         let least_lag = self.least_lag.map_or(lag, |least| least.min(lag));
         self.least_lag = Some(least_lag);

@@ -14,6 +14,7 @@ mod query;
 mod registrations;
 mod shutdowns;
 mod slots;
+mod views;
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -24,11 +25,12 @@ use tokio::sync::{Notify, Semaphore};
 
 pub use connections::Party;
 pub use heartbeats::Heartbeats;
-pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuard};
+pub use leases::{CONTROL_QUEUES, Leases, PollGuard};
 pub use liveness::watch;
 pub use other_nodes::{HomeOffer, OtherNodes};
 pub use query::{BadWorkerQuery, WorkerQuery};
 pub use registrations::RegistrationRefused;
+pub use views::{Caller, LeaseView, LostWorker};
 
 use commands::UnclaimedCommands;
 use registrations::Registrations;

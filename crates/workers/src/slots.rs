@@ -20,7 +20,7 @@ const EXAMINED: [(&str, (u32, u32), Proof); 4] = [
     ("temporal-java", (1, 38), Proof::NothingReceived),
 ];
 
-/// What a heartbeat says about the slots of a running worker; `None` if nothing follows from it.
+/// The slots of a running worker according to its heartbeat; `None` if nothing follows from it.
 pub(crate) fn report_of(heartbeat: &WorkerHeartbeat) -> Option<SlotReport> {
     let slots = heartbeat.activity_task_slots_info.as_ref()?;
     let pollers = heartbeat.activity_poller_info.as_ref()?;
