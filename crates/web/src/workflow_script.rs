@@ -198,7 +198,7 @@ fn source(shown: &Shown<'_>) -> Markup {
     }
 }
 
-/// What went wrong: the message of the innermost cause, which says more than that a task failed.
+/// The message of the innermost cause, which says more than that a task failed.
 fn message_of(failure: &Failure) -> &str {
     let mut failure = failure;
     while let Some(cause) = failure.cause.as_deref() {
