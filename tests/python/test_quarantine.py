@@ -200,4 +200,6 @@ async def test_standalone(scene: Scene):
         return (await handle.describe()).status.name == "PAUSED"
 
     await eventually(is_paused, timeout=GRACE + 20)
+    segno(scene, "activity", "reset", "--activity-id", handle.id)
+    await killed(workers, 3)
     await handle.terminate()

@@ -65,6 +65,31 @@ struct ActivitySelector {
     activity_id: String,
 }
 
+/// A pending activity of a workflow, or a standalone one.
+#[derive(Args, Clone, Debug)]
+struct AnySelector {
+    /// Workflow id; without it the activity is a standalone one.
+    #[arg(short, long, value_name = "ID")]
+    workflow_id: Option<String>,
+    /// Run id. [default: the newest run]
+    #[arg(short, long, value_name = "ID", default_value = "", hide_default_value = true)]
+    run_id: String,
+    /// Activity id, as `segno workflow describe` shows it.
+    #[arg(short, long, value_name = "ID")]
+    activity_id: String,
+}
+
+impl AnySelector {
+    /// The activity of a workflow, or the standalone one.
+    fn split(self) -> Result<ActivitySelector, Target> {
+        let Self { workflow_id, run_id, activity_id } = self;
+        match workflow_id {
+            Some(workflow_id) => Ok(ActivitySelector { target: commands::Target { workflow_id, run_id }, activity_id }),
+            None => Err(Target { activity_id, run_id }),
+        }
+    }
+}
+
 impl ActivitySelector {
     /// Says that something was done to it.
     fn done(&self, client: &Client, action: &str) -> anyhow::Result<()> {

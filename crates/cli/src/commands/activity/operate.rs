@@ -9,15 +9,17 @@ use segno_proto::{
     nanos_duration,
     taskqueue::TaskQueue,
     workflowservice::{
-        PauseActivityRequest, ResetActivityRequest, UnpauseActivityRequest, UpdateActivityOptionsRequest,
-        pause_activity_request, reset_activity_request, unpause_activity_request, update_activity_options_request,
+        PauseActivityRequest, ResetActivityExecutionRequest, ResetActivityRequest, UnpauseActivityExecutionRequest,
+        UnpauseActivityRequest, UpdateActivityOptionsRequest, pause_activity_request, reset_activity_request,
+        unpause_activity_request, update_activity_options_request,
     },
 };
 
-use super::ActivitySelector;
+use super::{ActivitySelector, AnySelector, done};
 use crate::{
     args,
-    client::{Client, ClientError},
+    client::{Client, ClientError, uuid},
+    output::plain,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -36,20 +38,22 @@ pub struct Pause {
 #[command(after_help = "Example:\n  segno activity unpause --workflow-id order-7 --activity-id 5 --reset-attempts")]
 pub struct Unpause {
     #[command(flatten)]
-    activity: ActivitySelector,
+    activity: AnySelector,
     /// Count attempts from one again.
-    #[arg(long)]
+    #[arg(long, requires = "workflow_id")]
     reset_attempts: bool,
     /// Discard heartbeat details.
-    #[arg(long)]
+    #[arg(long, requires = "workflow_id")]
     reset_heartbeats: bool,
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno activity reset --workflow-id order-7 --activity-id 5")]
+#[command(
+    after_help = "Examples:\n  segno activity reset --workflow-id order-7 --activity-id 5\n  segno activity reset --activity-id mail-7"
+)]
 pub struct Reset {
     #[command(flatten)]
-    activity: ActivitySelector,
+    activity: AnySelector,
     /// Discard heartbeat details.
     #[arg(long)]
     reset_heartbeats: bool,
@@ -110,34 +114,68 @@ impl Pause {
 impl Unpause {
     /// Lets the activity go on.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let activity = match self.activity.split() {
+            Ok(activity) => activity,
+            Err(target) => {
+                let message = UnpauseActivityExecutionRequest {
+                    namespace: client.namespace.clone(),
+                    activity_id: target.activity_id.clone(),
+                    run_id: target.run_id.clone(),
+                    identity: client.identity.clone(),
+                    request_id: uuid()?,
+                    ..Default::default()
+                };
+                client.call("unpause the activity", message).await?;
+                let sentence = format!("Activity {}: unpaused", plain(&target.activity_id));
+                return done(client, &target, "unpaused", sentence);
+            }
+        };
         let message = UnpauseActivityRequest {
             namespace: client.namespace.clone(),
-            execution: Some(self.activity.target.execution()),
+            execution: Some(activity.target.execution()),
             identity: client.identity.clone(),
-            activity: Some(unpause_activity_request::Activity::Id(self.activity.activity_id.clone())),
+            activity: Some(unpause_activity_request::Activity::Id(activity.activity_id.clone())),
             reset_attempts: self.reset_attempts,
             reset_heartbeat: self.reset_heartbeats,
             ..Default::default()
         };
         client.call("unpause the activity", message).await?;
-        self.activity.done(client, "unpaused")
+        activity.done(client, "unpaused")
     }
 }
 
 impl Reset {
     /// Begins the activity anew.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let activity = match self.activity.split() {
+            Ok(activity) => activity,
+            Err(target) => {
+                let message = ResetActivityExecutionRequest {
+                    namespace: client.namespace.clone(),
+                    activity_id: target.activity_id.clone(),
+                    run_id: target.run_id.clone(),
+                    identity: client.identity.clone(),
+                    request_id: uuid()?,
+                    reset_heartbeat: self.reset_heartbeats,
+                    keep_paused: self.keep_paused,
+                    ..Default::default()
+                };
+                client.call("reset the activity", message).await?;
+                let sentence = format!("Activity {}: reset", plain(&target.activity_id));
+                return done(client, &target, "reset", sentence);
+            }
+        };
         let message = ResetActivityRequest {
             namespace: client.namespace.clone(),
-            execution: Some(self.activity.target.execution()),
+            execution: Some(activity.target.execution()),
             identity: client.identity.clone(),
-            activity: Some(reset_activity_request::Activity::Id(self.activity.activity_id.clone())),
+            activity: Some(reset_activity_request::Activity::Id(activity.activity_id.clone())),
             reset_heartbeat: self.reset_heartbeats,
             keep_paused: self.keep_paused,
             ..Default::default()
         };
         client.call("reset the activity", message).await?;
-        self.activity.done(client, "reset")
+        activity.done(client, "reset")
     }
 }
 
