@@ -16,7 +16,7 @@ use segno_store::{Commit, DocumentWrite, NamespaceKey};
 use super::Verifications;
 
 const PREFIX: &str = "verification/";
-/// What the verification that runs is to do. Candidates have longer names.
+/// Where the request of the verification that runs is stored. Candidates have longer names.
 const RUNNING: &str = "verification/running";
 /// Documents read at a time.
 const PAGE: usize = 1000;

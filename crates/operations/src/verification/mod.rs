@@ -99,7 +99,7 @@ impl NewVerification {
         }
     }
 
-    /// What a verification does.
+    /// The request of a verification.
     fn of(verification: &Verification) -> Self {
         let number = |number: i32| usize::try_from(number).unwrap_or_default();
         let timeout = duration_nanos(verification.timeout.as_ref());
