@@ -24,7 +24,8 @@ use crate::{
     runs::Runs,
 };
 
-/// How long the first start of a script on a queue waits for a worker of that queue, and how often it looks.
+/// How long a start waits for the home of its queue, and the first start of a script on a queue for a worker of that queue, and how
+/// often it looks.
 const WORKER_WAIT: Duration = Duration::from_secs(1);
 const LOOK_PAUSE: Duration = Duration::from_millis(50);
 /// How long an answer from storage is used, so that many starts at once ask once.
@@ -100,7 +101,8 @@ impl Runs {
     }
 
     async fn find_executor(&self, start: &Start, on: &TypeOnQueue) -> Result<Executor, CallError> {
-        if start.names_queue && self.workers_poll(on).await? {
+        let mut polled = if start.names_queue { self.workers_poll(on).await } else { Some(false) };
+        if polled == Some(true) {
             return Ok(Executor::Workers);
         }
         if let Some(executor) = self.last_executor(on).await? {
@@ -109,24 +111,27 @@ impl Runs {
         // Only a client may be one that has just begun to poll.
         let of_client = start.names_queue && start.parent.is_none() && start.options.scheduled_by.is_none();
         for _ in 0..WORKER_WAIT.as_millis() / LOOK_PAUSE.as_millis() {
-            if !of_client {
+            if !of_client || polled.is_none() {
                 break;
             }
             if self.is_stopping() {
                 return Err(CallError::ShuttingDown);
             }
             tokio::time::sleep(LOOK_PAUSE).await;
-            if self.workers_poll(on).await? {
+            polled = self.workers_poll(on).await;
+            if polled == Some(true) {
                 return Ok(Executor::Workers);
             }
         }
         Ok(Executor::Script)
     }
 
-    /// Whether a worker polls a queue for workflow tasks, or did lately and did not shut down.
-    async fn workers_poll(&self, on: &TypeOnQueue) -> Result<bool, CallError> {
+    /// Whether a worker polls a queue for workflow tasks, or did lately and did not shut down. `None` if the home of the queue does not
+    /// say: scripts are started also while it cannot be reached.
+    async fn workers_poll(&self, on: &TypeOnQueue) -> Option<bool> {
         let queue = MemberQueue { name: on.queue.clone(), kind: QueueType::Workflow };
-        Ok(self.queue_use(on.namespace, &queue, None).await?.has_pollers)
+        let answer = tokio::time::timeout(WORKER_WAIT, self.queue_use(on.namespace, &queue, None)).await;
+        answer.ok()?.ok().map(|found| found.has_pollers)
     }
 
     /// Who executed a type on a queue last, or does now; `None` if no such run is kept.
