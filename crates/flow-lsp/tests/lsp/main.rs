@@ -1,0 +1,12 @@
+//! The language server as an editor sees it.
+
+mod answers;
+#[path = "../../../flow/tests/flow/dice.rs"]
+#[expect(dead_code, reason = "some are for the tests of the language")]
+mod dice;
+mod editor;
+mod encodings;
+mod protocol;
+mod random_edits;
+#[path = "../../../flow/tests/flow/seeds.rs"]
+mod seeds;
