@@ -144,8 +144,11 @@ fn number_of(count: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Position, byte and place of the beginning of each of the words.
-    fn found(source: &str, encoding: Encoding, words: &[&str]) -> Vec<((u32, u32), usize, (u32, u32))> {
+    /// Line and column of a position, a byte, line and column of a place.
+    type Measures = ((u32, u32), usize, (u32, u32));
+
+    /// The beginning of each of the words.
+    fn found(source: &str, encoding: Encoding, words: &[&str]) -> Vec<Measures> {
         let text = Text::new(source.to_owned(), encoding);
         words
             .iter()

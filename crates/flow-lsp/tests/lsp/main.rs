@@ -1,5 +1,7 @@
 //! The language server as an editor sees it.
 
+#![allow(clippy::unwrap_used, reason = "a test that unwraps says enough by failing")]
+
 mod answers;
 #[path = "../../../flow/tests/flow/dice.rs"]
 #[expect(dead_code, reason = "some are for the tests of the language")]

@@ -8,11 +8,11 @@ use crate::client::ClientError;
 
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Editors start this command and speak the Language Server Protocol with it over standard input and output; \
-                        docs/editors in the sources says how to set up VS Code, Neovim and Helix. No server is needed."
+    after_help = "Example (editors start it):\n  segno flow lsp\n\nNo server is needed. docs/editors in the sources says how to set up \
+                        VS Code, Neovim and Helix."
 )]
 pub struct Lsp {
-    /// Accepted for editors that pass it; standard input and output are used in any case.
+    /// Changes nothing: standard input and output are always used. For editors that pass it.
     #[arg(long)]
     stdio: bool,
 }
