@@ -10,6 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-cron", &[]),
     // The language knows nothing of the server that executes it.
     ("segno-flow", &["segno-cron"]),
+    ("segno-flow-lsp", &["segno-flow"]),
     ("segno-sdk-macros", &[]),
     // The wire only, so that it works against any server.
     ("segno-sdk", &["segno-proto", "segno-proto-json", "segno-sdk-macros"]),
@@ -121,6 +122,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-proto",
             "segno-proto-json",
             "segno-flow",
+            "segno-flow-lsp",
             "segno-store",
             "segno-store-postgres",
             "segno-store-sqlite",
@@ -163,6 +165,11 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
         "segno-flow",
         &["tokio", "tonic", "prost", "rand", "getrandom", "rusqlite", "hyper", "tracing"],
         "the language is pure: no waiting, no IO, no chance",
+    ),
+    (
+        "segno-flow-lsp",
+        &["tokio", "tonic", "prost", "rand", "getrandom", "rusqlite", "hyper"],
+        "editors wait for one answer after the other, and no server is asked",
     ),
     ("segno-store", &["tonic", "prost", "hyper"], "the contract knows bytes"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its threads are its own"),

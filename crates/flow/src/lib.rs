@@ -13,6 +13,7 @@
 //!   deployed before are compiled without it.
 //! - `compile` turns the [`hir`] into instructions ([`Code`]).
 //! - `machine` executes one turn: [`turn`] takes code, state and events, and gives state and commands.
+//! - [`names`] says what the names in a source mean, for editors.
 //! - [`library`] lists the functions of the standard library; `pure` has those without effects.
 //! - `host` runs `*_test.flow` files without a server.
 
@@ -26,6 +27,7 @@ pub mod interface;
 pub mod library;
 mod machine;
 pub mod migrate;
+pub mod names;
 pub mod pure;
 mod render;
 mod similar;

@@ -8,6 +8,7 @@ use super::scope::Binding;
 use super::statement::Change;
 use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
 use crate::library::{ANY, CallbackPosition, Effect, Function, Method, Signature, Takes};
+use crate::names::Meaning;
 use crate::syntax::parser::FileKind;
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Expr, ExprKind, Name};
@@ -125,6 +126,7 @@ impl Checker<'_> {
             self.quiet_arguments(arguments);
             return (nothing, false);
         };
+        self.note_name(key.span, Meaning::Method(method));
         let signature = method.signature();
         if method.changes_receiver() && is_fine {
             self.error("F0211", "this changes a value that is not kept", expr.span);
@@ -153,6 +155,7 @@ impl Checker<'_> {
                 hir::Expr { kind, at: callee.span.start }
             }
             CallTarget::Library(function) => {
+                self.note_name(callee.bare().span, Meaning::Library(function));
                 if function == Function::WorkflowContinueAsNew && !allowed {
                     self.error("F0217", "continueAsNew must be returned by the workflow", expr.span);
                 }
@@ -188,7 +191,7 @@ impl Checker<'_> {
     /// Finds out who is called and reports it if nothing is.
     fn called<'t>(&mut self, callee: &'t Expr) -> CallTarget<'t> {
         match &callee.bare().kind {
-            ExprKind::Name(name) => match self.lookup(name) {
+            ExprKind::Name(name) => match self.resolve(name, callee.bare().span) {
                 Some(Binding::Function(id)) => CallTarget::Script(id),
                 Some(_) => {
                     self.unknown_function(name, callee.span);
@@ -245,6 +248,7 @@ impl Checker<'_> {
         key: &Name,
         arguments: &[Expr],
     ) -> hir::Expr {
+        self.note_name(key.span, Meaning::Method(method));
         let signature = method.signature();
         let target = self.target(receiver, Change::Inside);
         // `xs.push(1)` alone does not read `xs`.
@@ -313,7 +317,9 @@ impl Checker<'_> {
                 self.arrow(arrow, argument.bare().span, plays, decides)
             }
             ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {
-                let Some(Binding::Function(id)) = self.lookup(name) else { return null_argument(span) };
+                let Some(Binding::Function(id)) = self.resolve(name, argument.bare().span) else {
+                    return null_argument(span);
+                };
                 self.note_call(id, span);
                 if plays && !self.functions[id].is_async { self.arrow_around(id, span) } else { id }
             }
@@ -423,6 +429,7 @@ impl Checker<'_> {
     pub fn new_error(&mut self, name: &Name, arguments: &[Expr], expr: &Expr) -> hir::Expr {
         let at = expr.span.start;
         if &*name.text == "Error" {
+            self.note_name(name.span, Meaning::Library(Function::Error));
             let arguments = self.library_arguments(Function::Error, arguments, name.span, expr.span);
             return hir::Expr { kind: Out::Call { callee: hir::Callee::Library(Function::Error), arguments }, at };
         }

@@ -72,7 +72,7 @@ impl Checker<'_> {
 
     /// A name that is read.
     fn name(&mut self, name: &Arc<str>, span: Span) -> Out {
-        match self.lookup(name) {
+        match self.resolve(name, span) {
             Some(Binding::Variable(id)) => {
                 self.touch(id, span);
                 self.variables[id].read = true;

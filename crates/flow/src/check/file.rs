@@ -113,6 +113,7 @@ impl Checker<'_> {
             read: false,
             value,
         });
+        self.note_binding(Binding::Constant(id), name.span);
         let Some(scope) = self.scopes.last_mut() else { return };
         match scope.names.get(&name.text).copied() {
             None => {

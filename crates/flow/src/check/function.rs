@@ -20,6 +20,8 @@ pub(super) struct FunctionInfo {
     /// The least and the greatest number of arguments.
     pub arguments: (usize, usize),
     pub at: Position,
+    /// The name of a function that can be called; otherwise empty.
+    pub name_span: Span,
     /// Filled in when its body was walked.
     pub params: Vec<hir::Param>,
     pub body: hir::Block,
@@ -65,6 +67,7 @@ impl Checker<'_> {
             parent: self.contexts.last().map(|context| context.function),
             arguments: (least, params.items.len()),
             at,
+            name_span: Span::default(),
             params: Vec::new(),
             body: hir::Block::default(),
             effects: Effects::default(),
@@ -109,6 +112,8 @@ impl Checker<'_> {
             function.span.start,
         );
         self.declared_functions.insert(function.span.from, id);
+        self.functions[id].name_span = name.span;
+        self.note_binding(Binding::Function(id), name.span);
         self.refuse_library_name(&name.text, name.span);
         let Some(scope) = self.scopes.last_mut() else { return };
         match scope.names.get(&name.text).copied() {

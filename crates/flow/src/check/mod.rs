@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::hir;
+use crate::names::{Meaning, NameUse};
 use crate::syntax::parser::{FileKind, parse};
 use crate::syntax::token::Span;
 use crate::syntax::{decode, tree};
@@ -55,6 +56,8 @@ pub(crate) struct ResolvedFile {
     pub program: hir::Program,
     /// In no order.
     pub diagnostics: Vec<Diagnostic>,
+    /// Names that were resolved, in no order; some are there twice.
+    pub names: Vec<NameUse>,
 }
 
 impl ResolvedFile {
@@ -100,9 +103,10 @@ pub(crate) fn resolve(source: &str, kind: FileKind) -> ResolvedFile {
         signals: BTreeSet::new(),
         declared_functions: HashMap::new(),
         dropped: None,
+        names: Vec::new(),
     };
     let program = checker.program(&parsed.file);
-    ResolvedFile { program, diagnostics: checker.diagnostics }
+    ResolvedFile { program, diagnostics: checker.diagnostics, names: checker.names }
 }
 
 struct Checker<'a> {
@@ -124,6 +128,7 @@ struct Checker<'a> {
     declared_functions: HashMap<u32, hir::FunctionId>,
     /// The call that is a statement of its own, while it is walked.
     dropped: Option<Span>,
+    names: Vec<NameUse>,
 }
 
 impl Checker<'_> {
@@ -153,6 +158,11 @@ impl Checker<'_> {
         if let Some(last) = self.diagnostics.last_mut() {
             last.severity = Severity::Warning;
         }
+    }
+
+    /// Notes what a name means.
+    fn note_name(&mut self, span: Span, meaning: Meaning) {
+        self.names.push(NameUse::new(span, meaning));
     }
 
     /// The source of an expression, for messages.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Checker;
 use crate::hir;
+use crate::names::{Declaration, DeclarationKind, Meaning};
 use crate::syntax::parser::FileKind;
 use crate::syntax::token::Span;
 use crate::syntax::tree::{self, ExprKind, Name, Pattern, Statement, StatementKind};
@@ -72,6 +73,32 @@ impl Checker<'_> {
         self.scopes.iter().rev().find_map(|scope| scope.names.get(name)).copied()
     }
 
+    /// What a name means at this place.
+    pub fn resolve(&mut self, name: &str, span: Span) -> Option<Binding> {
+        let binding = self.lookup(name)?;
+        self.note_binding(binding, span);
+        Some(binding)
+    }
+
+    /// Notes that a name stands for a variable, constant or function.
+    pub fn note_binding(&mut self, binding: Binding, span: Span) {
+        let declaration = match binding {
+            Binding::Variable(id) => {
+                let variable = &self.variables[id];
+                Declaration::new(variable.name.clone(), DeclarationKind::Variable, variable.span)
+            }
+            Binding::Constant(id) => {
+                let constant = &self.constants[id];
+                Declaration::new(constant.name.clone(), DeclarationKind::Constant, constant.span)
+            }
+            Binding::Function(id) => {
+                let function = &self.functions[id];
+                Declaration::new(function.name.clone(), DeclarationKind::Function, function.name_span)
+            }
+        };
+        self.note_name(span, Meaning::Declared(declaration));
+    }
+
     /// Whether a name belongs to the library.
     pub fn is_library(&self, name: &str) -> bool {
         super::index::is_first_word(name, self.kind == FileKind::Test)
@@ -136,6 +163,7 @@ impl Checker<'_> {
                 scope.variables.push(id);
             }
         }
+        self.note_binding(Binding::Variable(id), name.span);
     }
 
     /// Adds a parameter that has no name in the source.

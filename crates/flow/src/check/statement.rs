@@ -305,7 +305,7 @@ impl Checker<'_> {
         path.reverse();
         let ExprKind::Name(name) = &base.kind else { return None };
         let at = target.span;
-        match self.lookup(name) {
+        match self.resolve(name, base.span) {
             Some(Binding::Variable(id)) => {
                 self.touch(id, base.span);
                 self.check_change(id, change, at);

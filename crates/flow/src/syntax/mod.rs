@@ -1,7 +1,7 @@
 //! The text of scripts: tokens, syntax tree, parser and formatter. Names are resolved later, in `check`.
 
 mod format;
-mod lexer;
+pub(crate) mod lexer;
 pub(crate) mod parser;
 mod source;
 pub(crate) mod token;

@@ -26,6 +26,7 @@ mod value_type;
 use crate::check::{CheckOutput, resolve};
 use crate::diagnostic::{Diagnostic, Position, Severity};
 use crate::hir::Program;
+use crate::names::Names;
 use crate::syntax::decode;
 use crate::syntax::parser::FileKind;
 
@@ -44,6 +45,8 @@ pub struct TypedCheck {
     pub diagnostics: Vec<Diagnostic>,
     /// Types by place. Where the source has errors, of the parts that are in order.
     pub types: Types,
+    /// What names mean, likewise.
+    pub names: Names,
 }
 
 /// The types in a source, by place.
@@ -97,8 +100,9 @@ fn check_file(source: &[u8], kind: FileKind) -> TypedCheck {
         resolved.diagnostics.extend(findings.into_iter().map(|finding| tokens.diagnostic(finding)));
     }
     let types = Types { places: tokens.typed(places) };
+    let names = Names::new(std::mem::take(&mut resolved.names));
     let CheckOutput { program, diagnostics } = resolved.finish();
-    TypedCheck { program, diagnostics, types }
+    TypedCheck { program, diagnostics, types, names }
 }
 
 /// Walks a program twice; see [`pass`].

@@ -127,7 +127,7 @@ const RULES: &[(&str, &str, &str)] = &[
         "3:48 F0303 a string has no field \"text\"",
         "3:48 TypeError",
     ),
-    ("try { return null.x } finally { log(1) }", "3:13 F0303 cannot read \"x\" of null", "3:13 TypeError"),
+    ("try { return null.x } finally { log(1) }", "3:19 F0303 cannot read \"x\" of null", "3:19 TypeError"),
     // What has no parts.
     ("for (const x of { a: 1 }) log(x)", "3:17 F0304 for … of takes a list or a string, not object", "3:17 TypeError"),
     ("const n = 1\nreturn [...n]", "4:12 F0304 cannot spread number into a list", "4:12 TypeError"),

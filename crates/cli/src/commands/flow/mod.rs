@@ -1,4 +1,4 @@
-//! `segno flow ...`: scripts, from checking a file to showing a run. `check`, `fmt` and `test` need no server; the
+//! `segno flow ...`: scripts, from checking a file to showing a run. `check`, `fmt`, `test` and `lsp` need no server; the
 //! other commands need a Segno server.
 
 mod activate;
@@ -8,6 +8,7 @@ mod deploy;
 mod files;
 mod fmt;
 mod list;
+mod lsp;
 mod migrate;
 mod rollback;
 mod run;
@@ -54,6 +55,8 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Runs the tests of scripts.
     Test(test::Test),
+    /// Helps editors with scripts: a server of the Language Server Protocol.
+    Lsp(lsp::Lsp),
 }
 
 impl Flow {
@@ -65,6 +68,7 @@ impl Flow {
             Command::Check(command) => return command.run(format, colors),
             Command::Fmt(command) => return command.run(),
             Command::Test(command) => return command.run(colors),
+            Command::Lsp(command) => return command.run(),
             other => other,
         };
         self.connection.run(async move |client: &mut Client| match command {
@@ -76,7 +80,7 @@ impl Flow {
             Command::Delete(command) => command.run(client).await,
             Command::Run(command) => command.run(client).await,
             Command::Migrate(command) => command.run(client).await,
-            Command::Check(_) | Command::Fmt(_) | Command::Test(_) => Ok(()),
+            Command::Check(_) | Command::Fmt(_) | Command::Test(_) | Command::Lsp(_) => Ok(()),
         })
     }
 }
