@@ -225,7 +225,9 @@ export async function withWorker<T>(
 
 /** Deploys a script. */
 export async function deploy(source: string): Promise<void> {
-  const answer = await fetch(`http://${httpAddress}/api/v1/namespaces/${NAMESPACE}/flows`, { method: 'POST', body: source });
+  // The shared Worker polls its queue for workflows, too: without this they would be its own.
+  const url = `http://${httpAddress}/api/v1/namespaces/${NAMESPACE}/flows?take_over=true`;
+  const answer = await fetch(url, { method: 'POST', body: source });
   if (!answer.ok) throw new Error(`not deployed: ${await answer.text()}`);
 }
 
