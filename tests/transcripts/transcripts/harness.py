@@ -25,6 +25,8 @@ from .normalise import Normaliser
 
 NAMESPACE = "default"
 POLL_SECONDS = 8.0
+# A poll that is to come back empty. Servers refuse those that arrive with less than 2 s left.
+POLL_SHORT = 2.5
 # How long a caller waits for an update: long on busy machines, but less than the server's own limit of 20 s.
 PATIENT = 18
 STAGE = "UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ..harness import Session
+from ..harness import POLL_SHORT, Session
 from ..versions import ACTIVITY, WORKFLOW, settled, version, wait
 from . import scenario
 
@@ -359,4 +359,4 @@ def polls_of_older_workers(s: Session) -> None:
         s.begin(WORKFLOW, 3, task_queue=s.queue(), **fields).result(timeout=30)
     wait(lambda: s.silent("DescribeWorkerDeployment", deployment_name=s.name("d")))
     describe(s)
-    s.begin(WORKFLOW, 2, task_queue=s.queue(), identity="worker").result(timeout=30)
+    s.begin(WORKFLOW, POLL_SHORT, task_queue=s.queue(), identity="worker").result(timeout=30)

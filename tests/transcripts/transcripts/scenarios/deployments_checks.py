@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ..harness import Session
+from ..harness import POLL_SHORT, Session
 from ..versions import ACTIVITY, WORKFLOW, of_versions, settled, version, wait
 from .deployments import create, describe, describe_version, poll, set_current, set_ramping
 
@@ -207,7 +207,7 @@ def polls_of_unversioned_workers(s: Session) -> None:
     for mode in ("WORKER_VERSIONING_MODE_UNVERSIONED", "WORKER_VERSIONING_MODE_UNSPECIFIED"):
         for name in (s.name("d"), "a.b", ""):
             given = {"deployment_name": name, "build_id": "b", "worker_versioning_mode": mode}
-            s.begin(WORKFLOW, 2, task_queue=s.queue(), identity="w", deployment_options=given).result(timeout=30)
+            s.begin(WORKFLOW, POLL_SHORT, task_queue=s.queue(), identity="w", deployment_options=given).result(timeout=30)
     describe(s)
     s.call("DescribeTaskQueue", task_queue=s.queue(), task_queue_type=1)
 

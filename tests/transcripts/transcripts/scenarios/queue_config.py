@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ..build import Fields
-from ..harness import Session
+from ..harness import POLL_SHORT, Session
 from . import scenario
 
 CALL = "UpdateTaskQueueConfig"
@@ -83,6 +83,6 @@ def a_limit_of_nothing(s: Session) -> None:
     update(s, update_queue_rate_limit=limit(0))
     time.sleep(1)
     s.begun(s.activity())
-    s.poll_activity(deadline=2, may_be_empty=True)
+    s.poll_activity(deadline=POLL_SHORT, may_be_empty=True)
     update(s, update_queue_rate_limit=limit(100))
     s.complete_activity(s.poll_activity(), "done")

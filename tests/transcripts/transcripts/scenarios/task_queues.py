@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..harness import Session
+from ..harness import POLL_SHORT, Session
 from . import scenario
 
 
@@ -156,6 +156,6 @@ def versions_of_pollers(s: Session) -> None:
         for number, version in enumerate(VERSIONS):
             queue = {"name": s.name(f"q-{number}")}
             for given in ({}, version):
-                begun = s.begin(rpc, 2, task_queue=queue, identity="worker", **given)
+                begun = s.begin(rpc, POLL_SHORT, task_queue=queue, identity="worker", **given)
                 begun.result(timeout=10)
             s.call("DescribeTaskQueue", task_queue=queue, task_queue_type=kind)

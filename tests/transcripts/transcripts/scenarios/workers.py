@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..build import Fields
-from ..harness import Session
+from ..harness import POLL_SHORT, Session
 from . import scenario
 
 
@@ -185,9 +185,9 @@ def told_with_poll(s: Session) -> None:
     """A poll of a Nexus queue brings what workers tell; who polls does not matter."""
     s.namespace = s.new_namespace()
     queue = {"name": s.name("control")}
-    s.call("PollNexusTaskQueue", 2, task_queue=queue, identity="worker", worker_heartbeat=[heartbeat("a")])
+    s.call("PollNexusTaskQueue", POLL_SHORT, task_queue=queue, identity="worker", worker_heartbeat=[heartbeat("a")])
     s.call("CountWorkers")
-    s.call("PollNexusTaskQueue", 2, task_queue=queue, worker_heartbeat=[heartbeat("b")])
+    s.call("PollNexusTaskQueue", POLL_SHORT, task_queue=queue, worker_heartbeat=[heartbeat("b")])
     s.call("ListWorkers")
     s.call("RecordWorkerHeartbeat", worker_heartbeat=[heartbeat("c")])
     s.call("ListWorkers")
@@ -200,7 +200,7 @@ def polls_tell_nothing(s: Session) -> None:
     s.namespace = s.new_namespace()
     beat(s, heartbeat("a"))
     for rpc in ("PollWorkflowTaskQueue", "PollActivityTaskQueue"):
-        s.call(rpc, 2, task_queue=s.queue(), identity="worker", worker_instance_key="b")
+        s.call(rpc, POLL_SHORT, task_queue=s.queue(), identity="worker", worker_instance_key="b")
     s.call("CountWorkers")
     s.call("ListWorkers")
     s.call("DescribeWorker", worker_instance_key="b")
