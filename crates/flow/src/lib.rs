@@ -9,7 +9,7 @@
 //!
 //! - `syntax` has lexer, parser, syntax tree and formatter.
 //! - `check` resolves names, reports every error that can be known before running, and lowers the tree to [`hir`].
-//! - [`types`] infers types and reports what cannot work whatever the input is. It is no part of the steps: scripts that were
+//! - [`types`] infers types and reports what fails with every input. It is no part of the steps: scripts that were
 //!   deployed before are compiled without it.
 //! - `compile` turns the [`hir`] into instructions ([`Code`]).
 //! - `machine` executes one turn: [`turn`] takes code, state and events, and gives state and commands.

@@ -457,7 +457,7 @@ impl Handlers {
         self.node.runs.options.system_operations
     }
 
-    /// Refuses a request to signal a workflow, and start it if it is not open, that this server would refuse whatever the workflow does.
+    /// Refuses a request to signal a workflow, and start it if it is not open, that this server refuses in every state of the workflow.
     pub(crate) fn check_signal_with_start(
         &self,
         request: api::SignalWithStartWorkflowExecutionRequest,

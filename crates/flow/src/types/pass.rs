@@ -182,7 +182,7 @@ impl<'p> Pass<'p> {
         if self.is_followed(variable) { self.types.get(variable) } else { self.anywhere(variable) }
     }
 
-    /// What a variable may hold, whatever code has run.
+    /// All that a variable may hold, at any place of the program.
     pub fn anywhere(&self, variable: VariableId) -> Type {
         let Some(facts) = self.facts(variable) else { return Type::UNKNOWN };
         let holds = if facts.is_changed_inside { facts.holds.without_parts() } else { facts.holds.clone() };

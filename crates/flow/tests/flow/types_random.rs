@@ -1,7 +1,7 @@
 //! Random scripts: a place that is refused for its type fails whenever it is reached.
 //!
 //! Each script is cut into parts, and each part stands on lines of its own between a call of `hit` and one of `done`. A part in
-//! which an error was reported must never come to its `done`, whatever stands around it.
+//! which an error was reported must never come to its `done`, in any code around it.
 //!
 //! `FLOW_TYPES_RUNS` says how many scripts to try (400 if not set), `FLOW_TYPES_SEED` where to begin.
 

@@ -63,7 +63,7 @@ impl Workflows {
         Ok(RecordWorkerHeartbeatResponse::default())
     }
 
-    /// Takes the heartbeats of workers that are known or may register, whatever becomes of the others.
+    /// Takes the heartbeats of workers that are known or may register, also if others are refused.
     pub(crate) fn report_workers(
         &self,
         namespace: NamespaceKey,
