@@ -6,6 +6,8 @@ A block is marked in its info string, after the language:
     ```console run          commands after `$ `, each followed by what it prints
     ```sh run background    goes on until the end of the page: a server, a worker
     ```python file=a.py     is saved under this name
+    ```go example=a/b.go    is the text of this file of the repository; `python pages.py` writes it to the page
+    ```text recipe          is what the program of a recipe prints, in every language (test_recipes.py)
     ```text output          is part of what the command before it printed
     ```text log             has been printed by the processes in the background, lines in this order
     ```sh skip=why          is not run, and why
@@ -29,6 +31,7 @@ SHELLS = ("sh", "bash", "console")
 INDENTED = re.compile(r"^ {4}(segno|temporal|curl|\$) ")
 COMMENT = re.compile(r"<!-- docs-test( server)?: (.*?)-->", re.DOTALL)
 REPLACE = re.compile(r"<!-- docs-test replace: (.+?) => (.+?) -->")
+EXAMPLE = re.compile(r"^(```\w+ (?:.* )?example=(\S+)\n)(?:.*\n)*?```\n", re.MULTILINE)
 DATABASE = re.compile(r"<!-- docs-test database: (\S+) -->")
 
 
@@ -105,8 +108,29 @@ def parse(name: str, text: str) -> Page:
     return page
 
 
-def pages() -> list[Page]:
+def files() -> list[Path]:
     """The README and every page of docs/; decisions, one folder deeper, have no commands."""
     docs = ROOT / "docs"
-    files = [ROOT / "README.md", *sorted([*docs.glob("*.md"), *docs.glob("*/*.md")])]
-    return [parse(str(file.relative_to(ROOT)), file.read_text()) for file in files]
+    return [ROOT / "README.md", *sorted([*docs.glob("*.md"), *docs.glob("*/*.md")])]
+
+
+def pages() -> list[Page]:
+    """All of them, read."""
+    return [parse(str(file.relative_to(ROOT)), file.read_text()) for file in files()]
+
+
+def with_examples(text: str) -> str:
+    """The text of a page, each of its blocks with `example=` replaced by the text of that file."""
+
+    def block(found: re.Match[str]) -> str:
+        return f"{found[1]}{(ROOT / found[2]).read_text()}```\n"
+
+    return EXAMPLE.sub(block, text)
+
+
+if __name__ == "__main__":
+    for page in files():
+        before = page.read_text()
+        if (after := with_examples(before)) != before:
+            page.write_text(after)
+            print(f"wrote {page.relative_to(ROOT)}")

@@ -1,0 +1,18 @@
+import { condition, defineUpdate, patched, proxyActivities, setHandler } from '@temporalio/workflow';
+import type { activityFunctions } from './versioning';
+
+const { step } = proxyActivities<typeof activityFunctions>({ startToCloseTimeout: '10s' });
+
+export const pay = defineUpdate('pay');
+
+export async function order(): Promise<string[]> {
+  let paid = false;
+  setHandler(pay, () => {
+    paid = true;
+  });
+  const steps = [];
+  if (patched('check-fraud')) steps.push(await step('checked')); // False in runs that passed this line without it.
+  steps.push(await step('reserved'));
+  await condition(() => paid);
+  return [...steps, await step('shipped')];
+}
