@@ -1,5 +1,5 @@
 //! The steps `go` and `java` of `cargo xtask test --full`: Temporal's SDKs for these languages, client and worker, over TLS,
-//! mutual TLS and with API keys, and the quick starts in these languages as `docs/start/quickstart.md` has them.
+//! mutual TLS and with API keys, and the quick starts and recipes in these languages as `docs/` has them.
 //!
 //! The sources are in `tests/go` and `tests/java`. Without Go, or without Java and Maven, a step is skipped and says so.
 
@@ -21,7 +21,7 @@ pub fn go(commands: &mut Commands) -> Result<Outcome> {
     // Results are not kept from run to run: the server is another one.
     let mut tests = command("go", &["test", "-count=1", "-timeout=300s", "./..."]);
     commands.run(tests.current_dir(workspace::root().join("tests/go")).env("SEGNO_BIN", segno()))?;
-    quick_start("go", commands)
+    documented_programs("go", commands)
 }
 
 /// The Java SDK.
@@ -32,7 +32,7 @@ pub fn java(commands: &mut Commands) -> Result<Outcome> {
     let place = format!("-Dbuild.place={}", workspace::target().join("java").display());
     let mut tests = command("mvn", &["--quiet", "--batch-mode", &place, "test"]);
     commands.run(tests.current_dir(workspace::root().join("tests/java")).env("SEGNO_BIN", segno()))?;
-    quick_start("java", commands)
+    documented_programs("java", commands)
 }
 
 fn answers(program: &str, argument: &str) -> bool {
@@ -40,9 +40,10 @@ fn answers(program: &str, argument: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// The page with the commands that need this tool, which the step `docs` leaves out.
-fn quick_start(tool: &str, commands: &mut Commands) -> Result<Outcome> {
-    let mut page = command(venv_python(), &["-m", "pytest", "-q", "--timeout=900", "-k", "quickstart"]);
+/// The page with commands, and the recipes, that need this tool, which the step `docs` leaves out.
+fn documented_programs(tool: &str, commands: &mut Commands) -> Result<Outcome> {
+    let chosen = format!("quickstart or (programs and {tool})");
+    let mut page = command(venv_python(), &["-m", "pytest", "-q", "--timeout=900", "-k", &chosen]);
     page.current_dir(workspace::root().join("tests/docs"));
     page.env("SEGNO_BIN", segno()).env("DOCS_TARGET", workspace::target()).env("DOCS_TOOLS", tool);
     commands.run(&mut page)?;

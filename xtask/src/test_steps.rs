@@ -274,12 +274,14 @@ impl Drop for Server {
 
 /// The example scripts: their style, and their tests.
 pub fn flows(commands: &mut Commands) -> Result<Outcome> {
-    let examples = workspace::root().join("examples/flow");
+    let examples = ["examples/flow", "examples/recipes/flow"].map(|place| workspace::root().join(place));
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(&examples).context("examples/flow cannot be read")? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "flow") {
-            files.push(path);
+    for place in &examples {
+        for entry in fs::read_dir(place).with_context(|| format!("{} cannot be read", place.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "flow") {
+                files.push(path);
+            }
         }
     }
     files.sort();
@@ -289,7 +291,7 @@ pub fn flows(commands: &mut Commands) -> Result<Outcome> {
     let mut check = command(&segno, &["flow", "check"]);
     commands.run(check.args(&files))?;
     let mut test = command(&segno, &["flow", "test"]);
-    commands.run(test.arg(&examples))?;
+    commands.run(test.args(&examples))?;
     Ok(Outcome::Passed)
 }
 
