@@ -79,11 +79,11 @@ def test_task_queues_and_workers(tab, living):
     # Only an activity names this queue.
     living.call(wait_for_nobody())
     tab.open("/ui/default/task-queues")
-    assert "Nobody polls it" in tab.page.get_by_label("Queue packers").inner_text()
+    assert "No worker polls it" in tab.page.get_by_label("Queue packers").inner_text()
     tab.open("/ui/default/task-queues?name=orders")
     assert "orders-worker@host-1" in tab.page.inner_text("#rows")
     tab.open("/ui/default/task-queues?name=invoices")
-    assert "Nobody polls it" in tab.page.inner_text("#rows")
+    assert "No worker polls it" in tab.page.inner_text("#rows")
     tab.open("/ui/default/task-queues?name=segno-flow")
     assert "The server itself executes scripts" in tab.page.inner_text("#rows")
     tab.open("/ui/default/workers")

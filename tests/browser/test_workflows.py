@@ -130,7 +130,7 @@ def test_why_it_waits(tab, living):
     now = tab.page.inner_text("#now")
     assert "charge_card" in now and "card declined: insufficient funds" in now and "orders-worker@host-1" in now
     tab.open("/ui/default/workflows/invoice-1")
-    assert 'nobody polls task queue "invoices"' in tab.page.inner_text("#now")
+    assert 'no worker polls task queue "invoices"' in tab.page.inner_text("#now")
     tab.open("/ui/default/workflows/order-2001")
     assert "Timer 2 fires at" in tab.page.inner_text("#now")
 

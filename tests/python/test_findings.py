@@ -71,7 +71,7 @@ def test_a_log_level_that_is_none_is_refused() -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (["serve", "--in-memory", "--ip", "0.0.0.0"], "encryption and authentication is off"),
+        (["serve", "--in-memory", "--ip", "0.0.0.0"], "encryption and authentication are off"),
         (["serve", "--in-memory", "--auth"], "say where to keep it with --admin-key-file"),
         (["serve", "--in-memory", "--audit-log", "log"], "--audit-log needs --auth"),
         (["serve", "--in-memory", "--otlp-endpoint", "here"], "--otlp-endpoint is a URL"),

@@ -798,7 +798,7 @@ def test_other_machines_are_not_let_in_by_accident(tmp_path: Path) -> None:
     for command in (["serve", "--in-memory"], ["server", "start-dev"]):
         refused = segno(*command, "--ip", "0.0.0.0", *ports)
         assert refused.returncode != 0
-        assert "encryption and authentication is off" in refused.stderr and "--insecure" in refused.stderr
+        assert "encryption and authentication are off" in refused.stderr and "--insecure" in refused.stderr
     refused = segno("serve", "--in-memory", "--auth", *ports)
     assert refused.returncode != 0 and "--admin-key-file" in refused.stderr
     missing = ["--tls-cert", str(tmp_path / "no.pem"), "--tls-key", str(tmp_path / "no.key")]

@@ -102,7 +102,7 @@ def test_who_waits_goes_on_waiting_while_the_server_restarts(durable_server: Seg
     follower = Waiting(tmp_path, durable_server, "workflow", "show", "-w", "waited-for", "--follow")
     watcher = Waiting(tmp_path, durable_server, "workflow", "why", "-w", "waited-for", "--watch", "--interval", "200ms")
     try:
-        result.until("errors", "still waiting: The workflow task waits since")
+        result.until("errors", "still waiting: The workflow task has waited since")
         follower.until("output", "WorkflowExecutionStarted")
         watcher.until("output", "waited-for")
         durable_server.kill()
@@ -111,7 +111,7 @@ def test_who_waits_goes_on_waiting_while_the_server_restarts(durable_server: Seg
         durable_server.start()
         assert segno(durable_server, "workflow", "terminate", "-w", "waited-for", "--reason", "enough")[0] == 0
         assert result.process.wait(60) == NOT_COMPLETED, result.errors
-        assert 'nobody polls task queue "nobody"' in result.errors and "was terminated by" in result.errors
+        assert 'no worker polls task queue "nobody"' in result.errors and "was terminated by" in result.errors
         assert follower.process.wait(60) == 0, follower.errors
         assert "WorkflowExecutionTerminated" in follower.output, follower.output
         assert follower.output.count("WorkflowExecutionStarted") == 1, follower.output
@@ -159,7 +159,7 @@ def test_a_question_that_nobody_can_answer_says_so_at_once(server: SegnoServer, 
     name = f"asked-{uuid.uuid4().hex}"
     started(server, name)
     command, *more = words
-    told = "nobody polls task queue nobody for workflow tasks: only a worker can answer"
+    told = "no worker polls task queue nobody for workflow tasks: only a worker can answer"
     refused(server, LATER, told, "workflow", command, "-w", name, *more, "--command-timeout", "5s")
 
 

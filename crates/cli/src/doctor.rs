@@ -32,7 +32,7 @@ pub struct Doctor {
     /// Read all of the database, however large it is. One of up to 256 MiB is read whole in any case.
     #[arg(long)]
     thorough: bool,
-    /// Form of the output.
+    /// Format of the output.
     #[arg(short, long, value_enum, default_value_t, value_name = "FORM")]
     output: Format,
 }

@@ -37,7 +37,7 @@ pub struct Backup {
     /// The file to write; it must not be there yet.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
-    /// Mebibytes a second, so that the server keeps its pace; 0 is as fast as it goes.
+    /// Mebibytes a second, so that calls to the server stay fast; 0 is no limit.
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     rate: u64,
 }
@@ -53,7 +53,7 @@ pub struct Restore {
     from: PathBuf,
 }
 
-/// Gives the space of deleted workflows back to the file system. No server may be running.
+/// Returns the space of deleted workflows to the file system. No server may be running.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno compact --data-dir ./data")]
 pub struct Compact {

@@ -12,10 +12,10 @@ pub struct Liveness {
     /// How long a worker whose connections are gone may take to come back before its activities go to others.
     #[arg(long, env = "SEGNO_WORKER_GRACE", default_value = "15s", value_name = "DURATION", value_parser = args::duration)]
     worker_grace: Nanos,
-    /// The lease of workers that ask for none. Workers that merely report are lost after three times this.
+    /// Lease of workers that ask for none. Workers that only send heartbeats are lost after three times this.
     #[arg(long, env = "SEGNO_WORKER_LEASE", default_value = "60s", value_name = "DURATION", value_parser = second_at_least)]
     worker_lease: Nanos,
-    /// How long workers that say what they hold may take to name an activity that they were handed.
+    /// How long workers whose heartbeats list their tasks may take to list an activity that they were handed.
     #[arg(long, env = "SEGNO_WORKER_VERIFICATION", default_value = "2m", value_name = "DURATION", value_parser = second_at_least)]
     worker_verification: Nanos,
 }

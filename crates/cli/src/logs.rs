@@ -10,7 +10,7 @@ use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::exit::Usage;
 
-/// How log lines look.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.

@@ -67,7 +67,7 @@ enum Command {
     Backup(keeping::Backup),
     /// Puts a backup into a data directory that has none yet.
     Restore(keeping::Restore),
-    /// Gives the space of deleted workflows back to the file system.
+    /// Returns the space of deleted workflows to the file system.
     Compact(keeping::Compact),
     /// Checks a data directory, the disk, the clock and settings.
     Doctor(doctor::Doctor),
@@ -83,9 +83,9 @@ enum Command {
     Namespace(commands::namespace::Namespace),
     /// Lists, creates and removes custom search attributes.
     SearchAttribute(commands::search_attribute::SearchAttribute),
-    /// Shows who polls a task queue.
+    /// Shows the pollers and the backlog of a task queue.
     TaskQueue(commands::task_queue::TaskQueue),
-    /// Shows who is alive and what each worker holds.
+    /// Shows workers, and the tasks that each holds.
     Worker(commands::worker::Worker),
     /// Shows versions of workers, and sends workflows to them.
     Deployment(commands::deployment::Deployment),

@@ -27,44 +27,44 @@ pub struct Protection {
     /// Its private key, PEM.
     #[arg(long, env = "SEGNO_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Roots for certificates of clients, PEM: clients are known by their certificates.
+    /// Roots for certificates of clients, PEM: certificates identify clients.
     #[arg(long, env = "SEGNO_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Revocation lists (CRL) of the authorities of clients, PEM: who is on one is refused. Loaded again when the file changes.
+    /// Revocation lists (CRL) of the authorities of clients, PEM: certificates on them are refused. Loaded again when the file changes.
     #[arg(long, env = "SEGNO_TLS_CLIENT_CRL", value_name = "FILE", requires = "tls_client_ca")]
     tls_client_crl: Option<PathBuf>,
-    /// Whether clients without a certificate are let in, to be known by something else.
+    /// Whether clients must show a certificate.
     #[arg(long, env = "SEGNO_TLS_CLIENT_CERTS", value_enum, default_value_t = CertificateMode::Required, requires = "tls_client_ca")]
     tls_client_certs: CertificateMode,
-    /// Refuse callers that are not known: by an API key (`segno key`), a token or a certificate.
+    /// Refuse callers that show neither an API key (`segno key`), nor a token, nor a certificate.
     #[arg(long, env = "SEGNO_AUTH")]
     auth: bool,
-    /// A file with a key that may do everything; made if it is not there. Turns --auth on.
+    /// File with a key that has all roles; created if it is missing. Turns --auth on.
     /// [default: admin.key in the data directory]
     #[arg(long, env = "SEGNO_ADMIN_KEY_FILE", value_name = "FILE")]
     admin_key_file: Option<PathBuf>,
-    /// JSON web key set, a URL or a file: callers may show tokens signed by its keys. Turns --auth on.
+    /// JSON web key set, a URL or a file: callers may use tokens signed by its keys. Turns --auth on.
     #[arg(long, env = "SEGNO_JWKS", value_name = "URL", requires_all = ["jwt_issuer", "jwt_audience"])]
     jwks: Option<String>,
-    /// Who must have issued a token (iss).
+    /// Required issuer of tokens (iss).
     #[arg(long, env = "SEGNO_JWT_ISSUER", value_name = "NAME", requires = "jwks")]
     jwt_issuer: Option<String>,
-    /// For whom a token must be (aud).
+    /// Required audience of tokens (aud).
     #[arg(long, env = "SEGNO_JWT_AUDIENCE", value_name = "NAME", requires = "jwks")]
     jwt_audience: Option<String>,
     /// The claim of a token that has its grants, such as ["default:write"].
     #[arg(long, env = "SEGNO_JWT_PERMISSIONS_CLAIM", value_name = "NAME", default_value = "permissions")]
     jwt_permissions_claim: String,
-    /// Write down who changed what and who was refused, one JSON object a line.
+    /// Log changing calls and refused calls to this file, one JSON object a line.
     #[arg(long, env = "SEGNO_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
     /// Refuse changes while the audit log cannot be written, and acknowledge a change when its entry is written.
     #[arg(long, env = "SEGNO_AUDIT_REQUIRED", requires = "audit_log")]
     audit_required: bool,
-    /// A codec server: the web pages let the browser decode there what only its owner can read. It may have {namespace} in it.
+    /// Codec server at which browsers decode the payloads of the web pages. {namespace} in it stands for the namespace.
     #[arg(long, env = "SEGNO_UI_CODEC_ENDPOINT", value_name = "URL")]
     ui_codec_endpoint: Option<String>,
-    /// Let other machines in although nothing is encrypted or callers need not say who they are.
+    /// Listen on other addresses than loopback without TLS or without authentication.
     #[arg(long, env = "SEGNO_INSECURE")]
     insecure: bool,
 }
@@ -72,9 +72,9 @@ pub struct Protection {
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum CertificateMode {
-    /// Without one there is no connection.
+    /// Connections without a certificate are refused.
     Required,
-    /// Others are known by something else.
+    /// Clients without a certificate show a key or a token.
     Optional,
 }
 
@@ -86,13 +86,13 @@ impl Protection {
         let is_encrypted = self.tls_cert.is_some();
         if !ip.is_loopback() && !self.insecure && !(is_encrypted && (needs_auth || needs_certificate)) {
             let missing = match (is_encrypted, needs_auth || needs_certificate) {
-                (false, false) => "encryption and authentication",
-                (false, true) => "encryption",
-                _ => "authentication",
+                (false, false) => "encryption and authentication are",
+                (false, true) => "encryption is",
+                _ => "authentication is",
             };
             bail!(Usage(format!(
-                "--ip {ip} lets other machines in, and {missing} is off: every client of the port could read and do \
-                 everything. Give --tls-cert and --tls-key (`segno tls init` makes a set for development) and --auth; or say \
+                "--ip {ip} lets other machines connect, and {missing} off: every client of the port could read and do \
+                 everything. Give --tls-cert and --tls-key (`segno tls init` makes a set for development) and --auth; or \
                  --insecure if the network is safe"
             )));
         }
@@ -206,11 +206,13 @@ mod tests {
         let tls = ["--tls-cert", "c", "--tls-key", "k"];
         let jwt = ["--jwks", "f", "--jwt-issuer", "i", "--jwt-audience", "a"];
         assert!(options(&[], Ipv4Addr::LOCALHOST.into()).is_ok() && options(&[], Ipv6Addr::LOCALHOST.into()).is_ok());
-        for (words, missing) in
-            [(vec![], "encryption and authentication"), (tls.to_vec(), "authentication"), (jwt.to_vec(), "encryption")]
-        {
+        for (words, missing) in [
+            (vec![], "encryption and authentication are"),
+            (tls.to_vec(), "authentication is"),
+            (jwt.to_vec(), "encryption is"),
+        ] {
             let error = options(&words, everywhere).expect_err("unsafe").to_string();
-            assert!(error.contains(&format!("and {missing} is off")), "{error}");
+            assert!(error.contains(&format!("and {missing} off")), "{error}");
             assert!(options(&[&words[..], &["--insecure"]].concat(), everywhere).is_ok());
         }
         assert!(options(&[&tls[..], &jwt[..]].concat(), everywhere).is_ok());

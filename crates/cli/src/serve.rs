@@ -29,14 +29,14 @@ const PAGED_TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
 /// Where the server listens and keeps its data.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
-    /// A file with settings: each flag is a key of its table [serve]. Flags and variables go before it.
+    /// A file with settings: each flag is a key of its table [serve]. Flags and variables take precedence over it.
     /// [default: segno/segno.toml in the user's configuration directory, then /etc/segno/segno.toml]
     #[arg(long, env = "SEGNO_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print all settings that are in effect and where each comes from, as such a file, and end.
     #[arg(long)]
     pub print_config: bool,
-    /// Address to listen on. Anything but loopback lets other machines in.
+    /// Address to listen on. Other machines can connect unless it is a loopback address.
     #[arg(long, env = "SEGNO_IP", default_value = "127.0.0.1")]
     ip: IpAddr,
     /// Port for gRPC: SDKs, workers, the command line.
@@ -57,7 +57,7 @@ pub struct Serve {
     /// Accept a database whose synchronous_commit lets it lose what it acknowledged.
     #[arg(long, requires = "store")]
     store_may_lose_commits: bool,
-    /// What this server is called in the database. [default: the host's name]
+    /// Name of this server in the database. [default: the host's name]
     #[arg(long, env = "SEGNO_NODE_NAME", value_name = "NAME", requires = "store")]
     node_name: Option<String>,
     /// Where other nodes on the same database reach this one. [default: the address of --ip, port 7234 or another free one]
@@ -66,7 +66,7 @@ pub struct Serve {
     /// What other nodes dial to reach this one, if it is not what it listens on. [default: the address of --node-listen]
     #[arg(long, env = "SEGNO_NODE_ADDRESS", value_name = "HOST:PORT", requires = "store")]
     node_address: Option<String>,
-    /// How long a node that shows no sign of life keeps its place, in seconds (3 to 60).
+    /// Seconds after which a node that does not renew its lease loses its shards (3 to 60).
     #[arg(long, env = "SEGNO_NODE_LEASE", default_value_t = 6, value_name = "SECONDS",
         value_parser = clap::value_parser!(u64).range(3..=60))]
     node_lease: u64,
@@ -101,7 +101,7 @@ pub struct Serve {
     /// this off by default, too.
     #[arg(long, env = "SEGNO_SYSTEM_OPERATIONS")]
     system_operations: bool,
-    /// How log lines look.
+    /// Format of the log.
     #[arg(long, env = "SEGNO_LOG_FORMAT", value_enum, default_value_t = logs::Format::Human)]
     log_format: logs::Format,
     /// What is logged: error, warn, info, debug, trace, or a filter.

@@ -77,7 +77,7 @@ pub struct StartDev {
     /// is taken or with --headless]
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
-    /// How log lines look.
+    /// Format of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
     /// What is logged.
@@ -126,7 +126,7 @@ struct IgnoredFlags {
     log_config: bool,
 }
 
-/// How log lines look, in the words of the temporal command line.
+/// Format of the log, in the words of the temporal command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     Text,

@@ -12,7 +12,7 @@ pub struct Traces {
     /// Send a span for each gRPC call to this collector, over OTLP/HTTP: http://127.0.0.1:4318.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<String>,
-    /// Part of the calls to trace whose callers do not say, 0 to 1.
+    /// Share of the calls without a trace context that are traced, 0 to 1.
     #[arg(long, env = "SEGNO_TRACE_SAMPLE", default_value_t = 1.0, value_name = "FRACTION", value_parser = fraction)]
     trace_sample: f64,
     /// Headers for the collector: name=value, with commas between.

@@ -18,16 +18,16 @@ pub struct Versioning {
     /// Remove a version that has been inactive or drained for so long, if it has no pollers. [default: never]
     #[arg(long, env = "SEGNO_DEPLOYMENT_RETENTION", value_name = "DURATION", value_parser = args::duration)]
     deployment_retention: Option<Nanos>,
-    /// Most worker deployments of a namespace.
+    /// Maximum number of worker deployments of a namespace.
     #[arg(long, env = "SEGNO_DEPLOYMENTS_MAX", default_value_t = 100, value_name = "COUNT")]
     deployments_max: usize,
-    /// Most versions of a worker deployment.
+    /// Maximum number of versions of a worker deployment.
     #[arg(long, env = "SEGNO_DEPLOYMENT_VERSIONS_MAX", default_value_t = 100, value_name = "COUNT")]
     deployment_versions_max: usize,
-    /// Most task queues of a version.
+    /// Maximum number of task queues of a version.
     #[arg(long, env = "SEGNO_VERSION_QUEUES_MAX", default_value_t = 100, value_name = "COUNT")]
     version_queues_max: usize,
-    /// Most versions that poll the same task queue.
+    /// Maximum number of versions that poll the same task queue.
     #[arg(long, env = "SEGNO_QUEUE_VERSIONS_MAX", default_value_t = 200, value_name = "COUNT")]
     queue_versions_max: usize,
 }

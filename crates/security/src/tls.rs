@@ -30,7 +30,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// Without one there is no connection.
+    /// Connections without a certificate are refused.
     Required,
     /// A client that shows one is known by it; other clients show a key or a token.
     Optional,

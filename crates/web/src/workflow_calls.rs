@@ -20,7 +20,7 @@ impl Web {
                     h2 #stack-title { "Stack" }
                     p {
                         "Where the workflow's code stands"
-                        @if seen.is_script() { "." } @else { ", as its worker says. This takes a worker that runs." }
+                        @if seen.is_script() { "." } @else { ", as its worker reports it. A worker must be running." }
                     }
                     form method="post" action=(address) data-action {
                         input type="hidden" name="do" value="query";

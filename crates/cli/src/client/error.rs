@@ -90,7 +90,7 @@ impl ClientError {
             Code::InvalidArgument
                 if message.contains("search attribute") && message.contains("not defined")
                     || message.contains("no mapping defined for search attribute")
-                    || message.contains("is no attribute of this namespace") =>
+                    || message.contains("is not a search attribute of this namespace") =>
             {
                 Some(
                     "`segno search-attribute create --name NAME --type TYPE` adds one, `segno search-attribute list` shows them",

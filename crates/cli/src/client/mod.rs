@@ -59,13 +59,13 @@ pub struct Connection {
     profile: Option<String>,
     #[command(flatten)]
     security: Security,
-    /// Form of the output.
+    /// Format of the output.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
     output: Format,
     /// When to use colours; auto: on a terminal, unless NO_COLOR is set.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
     color: Color,
-    /// Give up after this time, for example 30s. [default: wait as long as it takes]
+    /// Give up after this time, such as 30s. [default: wait as long as it takes]
     #[arg(long, global = true, value_parser = args::duration, value_name = "DURATION")]
     command_timeout: Option<Nanos>,
 }
@@ -76,7 +76,7 @@ fn variable(names: &[&str]) -> Option<String> {
 }
 
 impl Connection {
-    /// Form of the output, for commands that need no server.
+    /// Format of the output, for commands that need no server.
     pub fn format(&self) -> Format {
         self.output
     }
@@ -125,7 +125,7 @@ pub struct Client {
     pub identity: String,
     /// The server.
     pub address: String,
-    /// Form of the output.
+    /// Format of the output.
     pub format: Format,
     /// Whether there are colours.
     pub colors: bool,

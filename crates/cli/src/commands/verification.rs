@@ -36,7 +36,7 @@ pub struct VerifyOptions {
     /// Only runs that match a list filter.
     #[arg(short, long, value_name = "FILTER")]
     query: Option<String>,
-    /// Most runs to try: the oldest and the longest first, then random ones. [default: 1000]
+    /// Maximum number of runs to try: the oldest and the longest first, then random ones. [default: 1000]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(1..=100_000))]
     sample: Option<i32>,
     /// Try all runs, at most 100,000.
@@ -48,7 +48,7 @@ pub struct VerifyOptions {
     /// How long one run may take.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = args::duration)]
     timeout: Nanos,
-    /// Most runs per second. [default: 200]
+    /// Maximum number of runs begun per second. [default: 200]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i32).range(1..=1000))]
     rps: Option<i32>,
     /// Stop the verification that is running in the namespace instead of starting one.

@@ -95,23 +95,23 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
             Reason { details, ..queue::waiting(&task, queue_seen, now) }
         }
         Some(EndpointSnapshot::Server) => {
-            let text = format!("{what} waits {} for the server, which carries it out.", words::since(since, now));
+            let text = format!("{what} has waited {} for the server, which carries it out.", words::since(since, now));
             Reason { since: time(since), details, ..reason("OPERATION_STARTING", text) }
         }
         Some(EndpointSnapshot::Url { url, is_blocked: true }) => {
             let (url, waiting) = (words::quoted(url), words::since(since, now));
             let text = format!(
-                "{what} waits {waiting}: the last requests to {url} failed, so that its circuit breaker is open."
+                "{what} has waited {waiting}: the last requests to {url} failed, so that its circuit breaker is open."
             );
             let hint = "One request tries the URL a minute after the last failure.".to_owned();
             Reason { since: time(since), hint, details, ..reason("OPERATION_BLOCKED", text) }
         }
         Some(EndpointSnapshot::Url { url, .. }) => {
-            let text = format!("{what} waits {} to be sent to {}.", words::since(since, now), words::quoted(url));
+            let text = format!("{what} has waited {} to be sent to {}.", words::since(since, now), words::quoted(url));
             Reason { since: time(since), details, ..reason("OPERATION_STARTING", text) }
         }
         None => {
-            let text = format!("{what} waits {}: the endpoint does not exist.", words::since(since, now));
+            let text = format!("{what} has waited {}: the endpoint does not exist.", words::since(since, now));
             let hint = "`segno nexus endpoint list` shows the endpoints.".to_owned();
             Reason { since: time(since), hint, details, ..reason("NO_ENDPOINT", text) }
         }

@@ -31,7 +31,7 @@ pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) 
     if let Some(namespace) = task.namespace {
         name = format!("{name} of namespace {}", words::quoted(namespace));
     }
-    let waits = format!("{what} waits {}", words::since(since, now));
+    let waits = format!("{what} has waited {}", words::since(since, now));
     let base = |kind, text| Reason { since: time(since), ..reason(kind, text) };
     if let Some(target) = &seen.target
         && let Some(reason) = versions::waiting(&waits, task, target, now)
@@ -43,7 +43,7 @@ pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) 
     if service.polls_waiting == 0 && (live_workers == 0 || silent) {
         let last = match service.last_poll {
             Some(last) => format!("the last poll began {} ago", words::span(now - last)),
-            None => "nobody has since the server started".to_owned(),
+            None => "none has since the server started".to_owned(),
         };
         let others = match live_workers {
             0 => String::new(),
@@ -51,7 +51,7 @@ pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) 
                 format!(" {} the queue, but not for {kind}s.", words::count(count, "worker serves", "workers serve"))
             }
         };
-        let text = format!("{waits}: nobody polls task queue {name} for {kind}s ({last}).{others}");
+        let text = format!("{waits}: no worker polls task queue {name} for {kind}s ({last}).{others}");
         let hint = format!(
             "Start a worker on task queue {name}, or check that the worker and this run name the same queue and namespace."
         );

@@ -159,7 +159,7 @@ fn scheduled(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     if task.sticky {
         let until = since + task.schedule_to_start;
         let text = format!(
-            "{what} waits {} for the worker that has the run in its cache; any worker of task queue {} may take it {}.",
+            "{what} has waited {} for the worker that has the run in its cache; any worker of task queue {} may take it {}.",
             words::since(since, seen.now),
             words::quoted(&seen.run.info.task_queue),
             words::moment(until, seen.now),

@@ -159,8 +159,8 @@ fn nobody_polls_the_queue() {
     assert_eq!(never.kind, "NO_POLLER");
     assert_eq!(
         never.text,
-        "The workflow task waits since 2001-09-09T01:46:10Z (for 30 s): nobody polls task queue \"orders\" for workflow \
-         tasks (nobody has since the server started)."
+        "The workflow task has waited since 2001-09-09T01:46:10Z (for 30 s): no worker polls task queue \"orders\" for workflow \
+         tasks (none has since the server started)."
     );
     assert!(never.hint.starts_with("Start a worker on task queue \"orders\""), "{}", never.hint);
     let mut gone = seen(&run);
@@ -375,7 +375,9 @@ fn an_activity_waits_for_a_worker() {
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "NO_POLLER");
     assert!(
-        reason.text.starts_with("Activity charge (id 5) waits since 2001-09-09T01:46:20Z (for 20 s): nobody polls")
+        reason
+            .text
+            .starts_with("Activity charge (id 5) has waited since 2001-09-09T01:46:20Z (for 20 s): no worker polls")
     );
     let mut served = seen(&run);
     let service = QueueService { polls_waiting: 1, last_poll: Some(NOW), backlog: 0 };
@@ -748,8 +750,8 @@ fn an_operation_without_a_worker_names_endpoint_queue_and_namespace() {
     assert_eq!(reason.kind, "NO_POLLER");
     assert_eq!(
         reason.text,
-        "Nexus operation pay.charge of endpoint \"payments\" waits since 2001-09-09T01:46:10Z (for 30 s): nobody polls task \
-         queue \"handlers\" of namespace \"finance\" for Nexus tasks (nobody has since the server started)."
+        "Nexus operation pay.charge of endpoint \"payments\" has waited since 2001-09-09T01:46:10Z (for 30 s): no worker polls task \
+         queue \"handlers\" of namespace \"finance\" for Nexus tasks (none has since the server started)."
     );
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "NO_ENDPOINT");

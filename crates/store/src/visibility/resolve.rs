@@ -199,8 +199,8 @@ fn with_article(kind: Kind) -> String {
 fn find(name: &Name, names: &dyn Names) -> Result<Attribute, BadFilter> {
     look_up(&name.text, names).ok_or_else(|| {
         let message = match nearest(&name.text, names) {
-            Some(nearest) => format!("{} is no attribute; did you mean {nearest}?", name.text),
-            None => format!("{} is no attribute of this namespace; add it, or check the spelling", name.text),
+            Some(nearest) => format!("{} is not a search attribute; did you mean {nearest}?", name.text),
+            None => format!("{} is not a search attribute of this namespace; add it, or check the spelling", name.text),
         };
         BadFilter::new(name.at, message)
     })

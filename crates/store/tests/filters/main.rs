@@ -251,8 +251,8 @@ fn refusals_say_where_and_what_to_do() {
     let cases = [
         ("WorkflowId =", "at 13: expected a value after ="),
         ("WorkflowId", "at 11: expected a comparison after WorkflowId, such as = or IN"),
-        ("WorkflowID = 'x'", "at 1: WorkflowID is no attribute; did you mean WorkflowId?"),
-        ("NamespaceDivison IS NULL", "at 1: NamespaceDivison is no attribute"),
+        ("WorkflowID = 'x'", "at 1: WorkflowID is not a search attribute; did you mean WorkflowId?"),
+        ("NamespaceDivison IS NULL", "at 1: NamespaceDivison is not a search attribute"),
         ("K = alpha", "at 5: expected a value after =, found alpha; put texts in quotes"),
         ("K = 'alpha", "at 5: this text has no end: close it with '"),
         ("K = 'alpha' AND", "at 16: expected the name of an attribute"),
@@ -269,7 +269,7 @@ fn refusals_say_where_and_what_to_do() {
         ("K = 'a' LIMIT 5", "at 9: LIMIT has no meaning here; ask for a page size instead"),
         ("GROUP BY K", "at 10: GROUP BY works only in counts"),
         ("ORDER BY K, K2", "at 11: only one attribute can stand here"),
-        ("ORDER BY nothing", "at 10: nothing is no attribute of this namespace"),
+        ("ORDER BY nothing", "at 10: nothing is not a search attribute of this namespace"),
         ("K = 'a' OR é = 1", "at 12: 'é' has no meaning here; put texts in quotes"),
     ];
     for (filter, wanted) in cases {

@@ -8,7 +8,7 @@ use crate::{client::Client, commands::counts, output::dynamic::decoded};
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno activity count --query \"ActivityType = 'Mail' GROUP BY ExecutionStatus\"")]
 pub struct Count {
-    /// Which ones, in the language of list filters; may end in GROUP BY ExecutionStatus.
+    /// A list filter; may end in GROUP BY ExecutionStatus.
     #[arg(short, long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     query: String,
 }

@@ -84,7 +84,7 @@ pub struct UpdateOptions {
     /// Longest time between heartbeats.
     #[arg(long, value_name = "DURATION", value_parser = args::duration)]
     heartbeat_timeout: Option<Nanos>,
-    /// Most attempts; 0 is no limit.
+    /// Maximum number of attempts; 0 is no limit.
     #[arg(long, value_name = "NUMBER")]
     retry_maximum_attempts: Option<i32>,
     /// The first pause between attempts.

@@ -51,7 +51,7 @@ pub struct StartOptions {
     /// Factor by which the time until a retry grows. [default: 2]
     #[arg(long, value_name = "NUMBER")]
     retry_backoff_coefficient: Option<f64>,
-    /// Most attempts. [default: no limit]
+    /// Maximum number of attempts. [default: no limit]
     #[arg(long, value_name = "NUMBER")]
     retry_maximum_attempts: Option<i32>,
     /// Whether the id of an ended activity may be used again.

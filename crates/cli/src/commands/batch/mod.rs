@@ -39,7 +39,7 @@ pub struct Selection {
     /// All workflows that match a list filter: starts a batch job.
     #[arg(short, long, value_name = "FILTER", conflicts_with = "workflow_id")]
     query: Option<String>,
-    /// Most workflows per second.
+    /// Maximum number of workflows per second.
     #[arg(long, value_name = "NUMBER", requires = "query")]
     rps: Option<f32>,
     /// Do not ask for confirmation.

@@ -31,7 +31,7 @@ noun!(Deployment {
     Describe(describe::Describe),
     /// Shows a version: its task queues, drainage and metadata.
     DescribeVersion(describe_version::DescribeVersion),
-    /// Tries whether workers of a version can replay the runs that would move to it.
+    /// Checks whether workers of a version can replay the runs that would move to it.
     Verify(verify::Verify),
     /// Sends new workflows, and those that upgrade by themselves, to a version.
     #[command(alias = "set-current-version")]

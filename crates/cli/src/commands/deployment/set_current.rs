@@ -22,7 +22,7 @@ pub struct SetCurrent {
     /// Send tasks to workers without a version.
     #[arg(long, conflicts_with = "build_id")]
     unversioned: bool,
-    /// First try whether its workers can replay the runs that will move to it; refuse if one does not.
+    /// First check whether its workers can replay the runs that will move to it; refuse if one does not.
     #[arg(long, requires = "build_id")]
     verify: bool,
     #[command(flatten)]

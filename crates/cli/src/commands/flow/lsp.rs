@@ -12,7 +12,7 @@ use crate::client::ClientError;
                         VS Code, Neovim and Helix."
 )]
 pub struct Lsp {
-    /// Changes nothing: standard input and output are always used. For editors that pass it.
+    /// Accepted without effect, for editors that pass it: standard input and output are always used.
     #[arg(long)]
     stdio: bool,
 }

@@ -29,7 +29,7 @@ const PAGE: i32 = 200;
                         scripts follow."
 )]
 pub struct List {
-    /// Which ones, in the language of list filters.
+    /// A list filter.
     #[arg(short, long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     query: String,
 }

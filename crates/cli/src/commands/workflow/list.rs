@@ -25,7 +25,7 @@ const STATUS_WIDTH: usize = 10;
     after_help = "Example:\n  segno workflow list --query \"WorkflowType = 'Order' AND ExecutionStatus = 'Running'\""
 )]
 pub struct List {
-    /// Which ones, in the language of list filters.
+    /// A list filter.
     #[arg(short, long, value_name = "FILTER", default_value = "", hide_default_value = true)]
     query: String,
     /// At most this many.

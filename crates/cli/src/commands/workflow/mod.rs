@@ -72,7 +72,7 @@ noun!(Workflow {
     Result(result::ResultOf),
     /// Deletes a workflow and its history.
     Delete(delete::Delete),
-    /// Tries whether workers with other code can replay open runs.
+    /// Checks whether workers with other code can replay open runs.
     Verify(verify::Verify),
     /// Explains why a workflow does not go on.
     Why(why::Why),

@@ -120,7 +120,7 @@ impl Client {
         // A worker that is busy asks again when it is done; one that died does not.
         let recent = side.last_poll.is_some_and(|last| Timestamp::now().as_second() - last.seconds < POLL_SECONDS);
         if side.polls_waiting == 0 && !recent {
-            eprintln!("segno: nobody polls task queue {} for workflow tasks: {meaning}", plain(task_queue));
+            eprintln!("segno: no worker polls task queue {} for workflow tasks: {meaning}", plain(task_queue));
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn each_sentence_has_its_details_and_its_hint() {
         let reason = Reason {
-            text: "Nobody polls.".to_owned(),
+            text: "No worker polls.".to_owned(),
             hint: "Start a worker.".to_owned(),
             details: vec!["at \x1bf".to_owned()],
             ..Default::default()
@@ -186,7 +186,7 @@ mod tests {
         };
         assert_eq!(
             text(&answer, false),
-            "Workflow w (W) has timed out.\n- Nobody polls.\n    at \\u{1b}f\n  Start a worker.\n- More."
+            "Workflow w (W) has timed out.\n- No worker polls.\n    at \\u{1b}f\n  Start a worker.\n- More."
         );
         let by_script = ExplainResponse { executed_by: "script W".to_owned(), ..answer };
         assert!(text(&by_script, false).starts_with("Workflow w (W) has timed out, executed by script W.\n"));
