@@ -177,7 +177,7 @@ def test_a_refused_deployment_says_how_to_take_over(tab, server, living):
     tab.open("/ui/default/scripts")
     tab.page.get_by_label("Source").fill("workflow Order(x) { return x }")
     tab.page.get_by_role("button", name="Deploy and activate").click()
-    tab.page.wait_for_selector(".notice.bad >> text=open runs of \"Order\" are no scripts")
+    tab.page.wait_for_selector(".notice.bad >> text=open runs of \"Order\" are not scripts")
     assert "tick “Take over” and deploy it again" in tab.page.inner_text(".notice.bad")
     # A name that only this test uses is taken over.
     name = "TakenShipment"

@@ -64,7 +64,7 @@ def refused(code: int, hint: str, server: SegnoServer | None, *words: str) -> No
 
 
 def test_a_log_level_that_is_none_is_refused() -> None:
-    hint = '"verbose" is no level. There are off, error, warn, info, debug, trace'
+    hint = '"verbose" is not a level. There are off, error, warn, info, debug, trace'
     refused(USAGE, hint, None, "serve", "--in-memory", "--port", str(free_port()), "--log-level", "verbose")
 
 
@@ -75,7 +75,7 @@ def test_a_log_level_that_is_none_is_refused() -> None:
         (["serve", "--in-memory", "--auth"], "say where to keep it with --admin-key-file"),
         (["serve", "--in-memory", "--audit-log", "log"], "--audit-log needs --auth"),
         (["serve", "--in-memory", "--otlp-endpoint", "here"], "--otlp-endpoint is a URL"),
-        (["server", "start-dev", "--ip", "no.such.host.invalid"], "is no address of this machine"),
+        (["server", "start-dev", "--ip", "no.such.host.invalid"], "is not an address of this machine"),
         (["workflow", "list", "--tls-cert-path", "a.pem"], "needs both --tls-cert-path and --tls-key-path"),
         (["tls", "init", "--client", "ca"], "cannot be the name of a client"),
         (["99999"], "ports go up to 65535"),

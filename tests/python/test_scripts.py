@@ -447,7 +447,7 @@ async def test_what_is_refused(client: Client, flows: Flows) -> None:
     await client.start_workflow("taken", id="taken-1", task_queue="somewhere")
     refused = flows.call("POST", "/flows", b"workflow taken() { return 1 }")
     assert refused.status == 400
-    assert refused.body["message"] == '1 open runs of "taken" are no scripts'
+    assert refused.body["message"] == '1 open runs of "taken" are not scripts'
     flows.deploy("workflow taken() { return 1 }", take_over=True)
 
 

@@ -74,7 +74,7 @@ async def test_nothing_is_deployed_if_one_file_is_refused(
     await client.start_workflow("of_code", id="of-code-1", task_queue="nobody")
     sources = dict(a="workflow before() { return 1 }", b="workflow of_code() { return 2 }", c="workflow after() { return 3 }")
     done = segno(server, "flow", "deploy", write(tmp_path, **sources))
-    assert done.returncode != 0 and '1 open runs of "of_code" are no scripts' in done.stderr, done.stderr
+    assert done.returncode != 0 and '1 open runs of "of_code" are not scripts' in done.stderr, done.stderr
     assert not {"before", "of_code", "after"} & names(flows)
     done = segno(server, "flow", "deploy", "--take-over", str(tmp_path))
     assert done.returncode == 0 and {"before", "of_code", "after"} <= names(flows)

@@ -30,14 +30,14 @@ pub fn are_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// What is wrong with a filter. A word that is no level would be taken as the name of a module, and nothing be logged.
+/// What is wrong with a filter. A word that is not a level would be taken as the name of a module, and nothing be logged.
 fn mistake(level: &str) -> Option<String> {
     let part = |part: &str| {
         let (target, level) = part.rsplit_once('=').unwrap_or(("", part));
         let is_level = LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level.trim()));
         (!is_level).then(|| match target {
-            "" => format!("{:?} is no level", part.trim()),
-            _ => format!("{:?} is no level, in {part:?}", level.trim()),
+            "" => format!("{:?} is not a level", part.trim()),
+            _ => format!("{:?} is not a level, in {part:?}", level.trim()),
         })
     };
     level.split(',').find_map(part)

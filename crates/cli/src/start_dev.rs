@@ -371,7 +371,7 @@ fn resolve(ip: &str) -> anyhow::Result<IpAddr> {
     match found {
         Some(address) => Ok(address.ip()),
         None => bail!(Usage(format!(
-            "--ip {ip:?} is no address of this machine. Try 127.0.0.1, or 0.0.0.0 to let other machines in"
+            "--ip {ip:?} is not an address of this machine. Try 127.0.0.1, or 0.0.0.0 to let other machines in"
         ))),
     }
 }

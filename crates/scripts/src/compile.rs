@@ -15,7 +15,7 @@ pub struct Source {
     pub file_name: String,
     /// Whether it becomes the current version.
     pub activate: bool,
-    /// Whether open runs of that type that are no scripts are in order.
+    /// Whether open runs of that type that are not scripts are in order.
     pub take_over: bool,
     /// Who deploys.
     pub identity: String,

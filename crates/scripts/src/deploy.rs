@@ -158,7 +158,7 @@ impl Scripts {
     async fn refuse_type_of_workers(&self, namespace: &Namespace, name: &str) -> Result<(), ScriptError> {
         let open = self.open_code_runs(namespace, name).await?;
         if open > 0 {
-            return Err(ScriptError::Precondition(format!("{open} open runs of \"{name}\" are no scripts")));
+            return Err(ScriptError::Precondition(format!("{open} open runs of \"{name}\" are not scripts")));
         }
         let queue = self.runs.queue_of_workers_since(namespace, name, self.runs.now() - DAY).await?;
         match queue {

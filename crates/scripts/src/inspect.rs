@@ -85,7 +85,7 @@ impl Scripts {
         let current = self.runs.snapshot(key, run_id).await?;
         let run = &current.run;
         let Some(script) = &run.state().script else {
-            return Err(CallError::NoScript(format!("workflow \"{}\" is no script", key.workflow_id)));
+            return Err(CallError::NoScript(format!("workflow \"{}\" is not a script", key.workflow_id)));
         };
         let (mut code, mut state) = self.code_and_state(&current).await?;
         let mut version = script::hex(&script.version);

@@ -179,7 +179,7 @@ impl Scripts {
         Ok((content.source.to_vec(), hex(&version), content.file_name))
     }
 
-    /// Open runs of a type that are no scripts.
+    /// Open runs of a type that are not scripts.
     pub(super) async fn open_code_runs(&self, namespace: &Namespace, name: &str) -> Result<u64, CallError> {
         let mut filter = vec![of_type(name), open()];
         if let Some(version) = version_attribute(namespace) {

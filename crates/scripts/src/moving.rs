@@ -257,7 +257,7 @@ fn version_of(run: &Run) -> Result<Version, ScriptError> {
 }
 
 fn no_script(run: &Run) -> ScriptError {
-    CallError::NoScript(format!("workflow \"{}\" is no script", run.info.workflow_id)).into()
+    CallError::NoScript(format!("workflow \"{}\" is not a script", run.info.workflow_id)).into()
 }
 
 fn closed() -> ScriptError {

@@ -30,7 +30,7 @@ use super::{
 };
 
 impl Scripts {
-    /// How far a script had come before an event, with its state; `None` if the run is no script. `past` is its history
+    /// How far a script had come before an event, with its state; `None` if the run is not a script. `past` is its history
     /// up to that event.
     pub(super) async fn script_at(
         &self,

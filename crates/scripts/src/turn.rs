@@ -105,7 +105,7 @@ impl Scripts {
         messages: &[Message],
     ) -> Result<TurnInput, CallError> {
         let Some(script) = &run.state().script else {
-            return Err(CallError::Unavailable("the run is no script".to_owned()));
+            return Err(CallError::Unavailable("the run is not a script".to_owned()));
         };
         let version = script::version(run).ok_or_else(|| damaged(run, "its version is not readable"))?;
         let code = self.code(namespace.key, &run.info.workflow_type, version).await?;

@@ -27,7 +27,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// An endpoint, unless it is no address that may stand in a header.
+    /// An endpoint, unless it is not an address that may stand in a header.
     pub fn parse(endpoint: &str) -> Option<Self> {
         let endpoint = endpoint.trim().trim_end_matches('/');
         let scheme = ["https://", "http://"].into_iter().find(|scheme| endpoint.starts_with(scheme))?;

@@ -201,7 +201,7 @@ pub fn is_too_large(message: &str) -> bool {
 
 /// Whether a deployment was refused because workers execute the type.
 fn is_type_of_workers(message: &str) -> bool {
-    message.ends_with("are no scripts") || message.starts_with("workers have run ")
+    message.ends_with("are not scripts") || message.starts_with("workers have run ")
 }
 
 /// Whether the other side speaks no gRPC.

@@ -31,7 +31,7 @@ pub struct Security {
     /// Encrypt the connection; any other --tls flag does so as well. [env: SEGNO_TLS, TEMPORAL_TLS]
     #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     tls: Option<bool>,
-    /// Authorities that may have signed the server's certificate, PEM. [env: SEGNO_TLS_CA, TEMPORAL_TLS_SERVER_CA_CERT_PATH] [default: the system's]
+    /// Authorities of the server's certificate, PEM. [env: SEGNO_TLS_CA, TEMPORAL_TLS_SERVER_CA_CERT_PATH] [default: the system's]
     #[arg(long, global = true, value_name = "FILE")]
     tls_ca_path: Option<PathBuf>,
     /// Certificate of the client, PEM. [env: SEGNO_TLS_CERT, TEMPORAL_TLS_CLIENT_CERT_PATH]

@@ -38,7 +38,7 @@ pub struct Move {
 pub fn apply(run: &Run, context: Context, call: Move) -> Result<Applied<()>, Rejection> {
     run.check_open()?;
     let Some(script) = &run.state.script else {
-        return Err(Rejection::InvalidArgument("the run is no script".to_owned()));
+        return Err(Rejection::InvalidArgument("the run is not a script".to_owned()));
     };
     if run.state.task_started() {
         return Err(Rejection::NotReady("a turn of the run is under way".to_owned()));

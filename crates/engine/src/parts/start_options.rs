@@ -125,7 +125,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// The start of a run that has no parent, follows no other run and is no script.
+    /// The start of a run that has no parent, follows no other run and is not a script.
     pub fn new(namespace_key: u32, namespace_id: String, retention: Nanos, options: StartOptions) -> Self {
         Self {
             options,

@@ -148,7 +148,7 @@ impl Body<'_, '_> {
                     self.expr(right)?;
                     self.emit(Op::Binary(*operator), *at);
                 }
-                // A left side that is no condition is reported where it stands.
+                // A left side that is not a condition is reported where it stands.
                 Operator::And => self.either(Op::And, right, left_at)?,
                 Operator::Or => self.either(Op::Or, right, left_at)?,
                 Operator::Default => self.either(Op::NotNull, right, *at)?,

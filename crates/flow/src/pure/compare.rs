@@ -80,7 +80,7 @@ pub fn condition(value: &Value) -> Result<bool, LanguageError> {
         Value::Payload(_) => "x != null",
     };
     Err(LanguageError::type_error(format!(
-        "a {} is no condition; compare it, for example {example}",
+        "a {} is not a condition; compare it, for example {example}",
         value.type_name()
     )))
 }

@@ -36,7 +36,7 @@ impl Pass<'_> {
             Kinds::PROMISE => "await it",
             _ => "compare it, for example x != null",
         };
-        let hint = format!("a {} is no condition; {example}", words(&value));
+        let hint = format!("a {} is not a condition; {example}", words(&value));
         self.error(CONDITION, "this can never be a condition", at, Some(&hint))
     }
 

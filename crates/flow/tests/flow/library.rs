@@ -204,14 +204,14 @@ fn conditions() {
     assert_eq!(condition("false"), "false");
     assert_eq!(condition("null"), "false");
     assert_eq!(condition("{}"), "true");
-    assert_eq!(condition("0"), "TypeError: a number is no condition; compare it, for example x != 0");
-    assert_eq!(condition("1.5"), "TypeError: a number is no condition; compare it, for example x != 0");
-    assert_eq!(condition("\"\""), "TypeError: a string is no condition; compare it, for example s != \"\"");
-    assert_eq!(condition("[]"), "TypeError: a list is no condition; compare it, for example list.length > 0");
+    assert_eq!(condition("0"), "TypeError: a number is not a condition; compare it, for example x != 0");
+    assert_eq!(condition("1.5"), "TypeError: a number is not a condition; compare it, for example x != 0");
+    assert_eq!(condition("\"\""), "TypeError: a string is not a condition; compare it, for example s != \"\"");
+    assert_eq!(condition("[]"), "TypeError: a list is not a condition; compare it, for example list.length > 0");
     let opaque = call_values("Payload.bytes", &[Value::text("AA==")]).unwrap();
     assert_eq!(
         pure::condition(&opaque).unwrap_err().message,
-        "a payload is no condition; compare it, for example x != null"
+        "a payload is not a condition; compare it, for example x != null"
     );
 }
 

@@ -170,16 +170,16 @@ fn conditions_of_waits_are_refused() {
     // At run time the promise fails, and its `await` throws.
     let source = script("const s = \"a\"\nawait wait_until(() => s)");
     assert_eq!(errors(&source), ["4:24 F0218 this can never be a condition"]);
-    assert!(failure(&source).contains("fail TypeError: a string is no condition"));
+    assert!(failure(&source).contains("fail TypeError: a string is not a condition"));
 }
 
 #[test]
 fn hints_say_what_to_write() {
     for (body, hint) in [
-        ("const xs = [1]\nif (xs.length) log(xs)", "a number is no condition; compare it, for example x != 0"),
-        ("const s = \"a\"\nif (s) log(s)", "a string is no condition; compare it, for example s != \"\""),
-        ("const xs = [1]\nif (xs) log(xs)", "a list is no condition; compare it, for example list.length > 0"),
-        ("if (Task.delay(1)) log(1)", "a promise is no condition; await it"),
+        ("const xs = [1]\nif (xs.length) log(xs)", "a number is not a condition; compare it, for example x != 0"),
+        ("const s = \"a\"\nif (s) log(s)", "a string is not a condition; compare it, for example s != \"\""),
+        ("const xs = [1]\nif (xs) log(xs)", "a list is not a condition; compare it, for example list.length > 0"),
+        ("if (Task.delay(1)) log(1)", "a promise is not a condition; await it"),
         ("const o = { total: 1 }\nreturn o.totl", "did you mean \"total\"?"),
         ("return Task.run(\"a\") + 1", "await it first"),
         ("return \"2\" * 1", "write Number(text)"),

@@ -77,7 +77,7 @@ pub trait ScriptTurns: Send + Sync {
         deadline: Instant,
     ) -> Pending<'a, Result<Payloads, CallError>>;
 
-    /// How far a script had come before an event; `None` if the run is no script. `past` is the history up to that event.
+    /// How far a script had come before an event; `None` if the run is not a script. `past` is the history up to that event.
     fn script_at<'a>(
         self: Arc<Self>,
         runs: &'a Arc<Runs>,
@@ -132,7 +132,7 @@ impl ScriptTurns for NoScripts {
         _: WorkflowQuery,
         _: Instant,
     ) -> Pending<'a, Result<Payloads, CallError>> {
-        let error = CallError::NoScript(format!("workflow \"{}\" is no script", key.workflow_id));
+        let error = CallError::NoScript(format!("workflow \"{}\" is not a script", key.workflow_id));
         Box::pin(std::future::ready(Err(error)))
     }
 

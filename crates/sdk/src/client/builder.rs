@@ -246,7 +246,7 @@ impl ClientBuilder {
     /// Where the server is and how to get there.
     fn destination(&self) -> Result<Target, ClientError> {
         let (secure, address) = self.address();
-        let wrong = |error: String| ClientError::Configuration(format!("{address} is no address: {error}"));
+        let wrong = |error: String| ClientError::Configuration(format!("{address} is not an address: {error}"));
         let uri: Uri = address.parse().map_err(|error: http::uri::InvalidUri| wrong(error.to_string()))?;
         let authority: Authority = uri.authority().cloned().ok_or_else(|| wrong("it has no host".to_owned()))?;
         #[cfg(not(feature = "tls"))]
@@ -419,7 +419,7 @@ mod tests {
         let message = refused(Client::builder().metadata("Connection", "close")).await;
         assert!(message.contains("\"Connection\""), "{message}");
         let message = refused(Client::builder().target("http://")).await;
-        assert!(message.contains("is no address"), "{message}");
+        assert!(message.contains("is not an address"), "{message}");
         #[cfg(not(feature = "tls"))]
         {
             let message = refused(Client::builder().target("https://example.com")).await;

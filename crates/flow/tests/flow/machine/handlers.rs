@@ -100,7 +100,7 @@ fn validators_have_limits() {
     assert_eq!(run.update("b", "u", &["false"]), ["accept b", "update b 1"]);
     assert_eq!(
         run.update("c", "u", &["0"])[0],
-        "reject c TypeError: a number is no condition; compare it, for example x != 0"
+        "reject c TypeError: a number is not a condition; compare it, for example x != 0"
     );
 }
 

@@ -176,7 +176,7 @@ fn functions_of_lists() {
         "[[1,3],2,null,0,false,true,[1,0,2,1]]",
     );
     gives("return [1, 2, 3].reduce((s, x, i) => s + x * i, 100)", "108");
-    fails("return [1, 2].filter(x => x)", "TypeError: a number is no condition; compare it, for example x != 0");
+    fails("return [1, 2].filter(x => x)", "TypeError: a number is not a condition; compare it, for example x != 0");
     fails("return [2, 1].sort((a, b) => a > b)", "TypeError: sort: the function must give a number, not boolean");
     gives("let seen = 0\ntry { [1, 2, 3].map(x => { seen++\n if (x == 2) throw \"stop\"\n return x }).length == 0 } catch (e) { return [seen, e.message] }".replace("]\n.length", "").replace("}).length == 0 }", "}).join(\"\") }").replace("try { [1", "try { return [1").as_str(), "[2,\"stop\"]");
     gives("const f = x => x * 2\nreturn 1".replace("const f = x => x * 2\n", "").as_str(), "1");

@@ -104,7 +104,7 @@ fn a_condition_that_throws_fails_its_promise() {
     assert_eq!(run.signal("drop", &[]), ["complete \"FieldError\""]);
     let source = "workflow w() {\n  let n = 1\n  signal up() { n++ }\n  try { await wait_until(() => n) } catch (e) { return e.message }\n}";
     let (_, commands) = Run::start(source, &[]);
-    assert_eq!(commands, ["complete \"a number is no condition; compare it, for example x != 0\""]);
+    assert_eq!(commands, ["complete \"a number is not a condition; compare it, for example x != 0\""]);
 }
 
 #[test]
