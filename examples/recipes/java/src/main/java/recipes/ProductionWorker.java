@@ -5,6 +5,7 @@ import io.temporal.activity.Activity;
 import io.temporal.activity.ActivityExecutionContext;
 import io.temporal.activity.ActivityInterface;
 import io.temporal.activity.ActivityOptions;
+import io.temporal.client.ActivityWorkerShutdownException;
 import io.temporal.client.WorkflowClient;
 import io.temporal.client.WorkflowOptions;
 import io.temporal.client.WorkflowStub;
@@ -31,10 +32,18 @@ class ProductionWorker {
     public String importRows(int count) {
       ActivityExecutionContext context = Activity.getExecutionContext();
       for (int row = 0; row < count; row++) {
-        context.heartbeat(row); // Without one for 10 s the attempt times out, and the next one begins.
+        heartbeat(context, row); // Without one for 10 s the attempt times out, and the next one begins.
         pause(300);
       }
       return count + " rows in attempt " + context.getInfo().getAttempt();
+    }
+  }
+
+  static void heartbeat(ActivityExecutionContext context, int row) {
+    try {
+      context.heartbeat(row);
+    } catch (ActivityWorkerShutdownException stopping) {
+      // The worker waits for this activity: go on. Without the catch the attempt would fail here.
     }
   }
 

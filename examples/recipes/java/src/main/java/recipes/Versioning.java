@@ -14,6 +14,7 @@ import io.temporal.workflow.WorkflowMethod;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 
 /** New code for a workflow while runs of the old code are open. */
 class Versioning {
@@ -88,7 +89,8 @@ class Versioning {
   static void demo(WorkflowClient client) {
     WorkerFactory before = start(client, OldOrder.class);
     WorkflowStub oldRun = order(client, "order-old");
-    before.shutdownNow();
+    before.shutdown();
+    before.awaitTermination(10, TimeUnit.SECONDS);
     WorkerFactory after = start(client, NewOrder.class);
     WorkflowStub newRun = order(client, "order-new");
     System.out.println("old run: " + String.join(", ", oldRun.getResult(List.class)));
