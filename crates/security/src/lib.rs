@@ -483,7 +483,7 @@ impl Security {
             return Some(self.certificate(by, subject, now));
         }
         Some(Err(Status::unauthenticated(
-            "this server wants to know who calls: give an API key (SDKs: api_key, segno: --api-key or SEGNO_API_KEY)",
+            "this server requires authentication: give an API key (SDKs: api_key, segno: --api-key or SEGNO_API_KEY)",
         )))
     }
 

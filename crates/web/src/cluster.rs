@@ -12,7 +12,7 @@ impl Web {
         let content = match &self.node.cluster {
             None => html! {
                 h1 { "Cluster" }
-                div.empty { p { "This server is not on a database that nodes share: it is the only node." } }
+                div.empty { p { "This server does not share a database with other nodes: it is the only node." } }
             },
             Some(cluster) => {
                 let (map, links) = (cluster.topology.map(), cluster.peers.links());

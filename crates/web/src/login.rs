@@ -67,7 +67,7 @@ pub fn is_ours(head: &http::request::Parts, is_tls: bool) -> bool {
 
 fn page(next: &str, problem: Option<&str>) -> Markup {
     let content = html! {
-        p { "This server wants to know who you are." }
+        p { "This server requires authentication." }
         @if let Some(problem) = problem { div.notice.bad role="alert" { (problem) } }
         form method="post" action=(LOGIN) {
             input type="hidden" name="next" value=(next);

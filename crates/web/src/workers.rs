@@ -20,7 +20,7 @@ impl Web {
             h1 { "Workers" }
             div #rows data-live {
                 @if workers.is_empty() {
-                    div.empty { p { "No worker has told of itself." } p { "SDKs of the last years send heartbeats; older ones are seen on the page of their task queue." } }
+                    div.empty { p { "No worker has sent a heartbeat." } p { "Recent SDKs send heartbeats; workers of older ones are listed on the page of their task queue." } }
                 } @else {
                     table.list {
                         caption.hidden { "Workers" }

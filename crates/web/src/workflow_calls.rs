@@ -19,7 +19,7 @@ impl Web {
                 section aria-labelledby="stack-title" {
                     h2 #stack-title { "Stack" }
                     p {
-                        "Where the workflow's code stands"
+                        "Where the workflow's code waits"
                         @if seen.is_script() { "." } @else { ", as its worker reports it. A worker must be running." }
                     }
                     form method="post" action=(address) data-action {

@@ -92,7 +92,7 @@ impl Web {
         self.call(request).await?;
         let address = format!("/ui/{}/batches?job={}", encode(namespace), encode(&job_id));
         Ok(Outcome::done(html! {
-            @if all { "A batch on all that match is started: " } @else { "A batch on " (count) " workflows is started: " }
+            @if all { "A batch job on all matching workflows was started: " } @else { "A batch job on " (count) " workflows was started: " }
             a href=(address) { "see its progress" }
         }))
     }

@@ -22,7 +22,7 @@ use crate::exit::Usage;
 /// A connection on which every call says who makes it.
 pub type Channel = InterceptedService<tonic::transport::Channel, Credentials>;
 
-/// Flags for a server that is encrypted or wants to know who calls.
+/// Flags for a server with TLS or authentication.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Security {
     /// API key. [env: SEGNO_API_KEY, TEMPORAL_API_KEY]
