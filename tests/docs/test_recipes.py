@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,9 @@ def test_programs_print_what_the_pages_say(language: str, tmp_path: Path) -> Non
         else:
             current.append(line)
     assert printed == recipes(), f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    # Python's SDK now and then crashes when the interpreter ends (docs/guides/troubleshooting.md).
+    crashes = (-signal.SIGABRT, -signal.SIGSEGV) if language == "python" else ()
+    assert done.returncode in (0, *crashes), done.stderr
 
 
 def make(directory: Path) -> Path:
