@@ -31,7 +31,7 @@ impl Approval {
     }
 
     #[validate(decide)]
-    fn check(&self, _by: &String, _approved: &bool) -> Result<()> {
+    fn check(&self, _by: &str, _approved: &bool) -> Result<()> {
         match &self.decision {
             Some(decision) => Err(format!("already {decision}").into()),
             None => Ok(()),

@@ -48,8 +48,9 @@ async fn work(client: &Client, health: TcpListener) -> Result<()> {
 async fn answer(health: TcpListener) -> Result<()> {
     loop {
         let (mut connection, _) = health.accept().await?;
-        let _ = connection.read(&mut [0; 1024]).await?;
-        connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?;
+        if connection.read(&mut [0; 1024]).await? > 0 {
+            connection.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?;
+        }
     }
 }
 
