@@ -84,6 +84,18 @@ def start(server: SegnoServer, workflow_id: str, queue: str = "q") -> None:
     )
 
 
+def stop_worker(server: SegnoServer, build: str, identity: str = "") -> None:
+    """A worker that polled with the key `worker {build}` says that it ends."""
+    key = {"worker_instance_key": f"worker {build}", "identity": identity or build, "task_queue": "q"}
+    call(server, "ShutdownWorker", sticky_task_queue="", reason="test", **key)
+
+
+def waiting_for(server: SegnoServer, version: str) -> set[str]:
+    """The workflows that are listed as waiting for a version."""
+    listed = call(server, "ListWorkflowExecutions", query=f"WaitsForVersion = '{version}'").executions
+    return {found.execution.workflow_id for found in listed}
+
+
 def set_current(server: SegnoServer, build: str, **more: Any) -> Any:
     """Makes a version the current one."""
     fields = {"deployment_name": "d", "build_id": build, **more}

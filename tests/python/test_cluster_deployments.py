@@ -11,7 +11,7 @@ import grpc
 import pytest
 from temporalio.api.enums.v1 import WorkerDeploymentVersionStatus as Status
 
-from deployments import call, describe, poll, set_current, start, statuses
+from deployments import call, describe, poll, set_current, start, statuses, stop_worker, waiting_for
 from helpers import SegnoServer, segno_binary
 from nodes import Cluster
 
@@ -89,6 +89,20 @@ def test_tasks_that_wait_follow_a_change_at_all_nodes(cluster: Cluster) -> None:
         found = [name for each in workers.map(work, range(5)) for name in each]
     assert not old.result(), "the old version gets none after the answer"
     assert sorted(found) == sorted(names)
+
+
+def test_workflows_of_all_nodes_note_that_they_wait_for_a_version(cluster: Cluster) -> None:
+    first, second, third = cluster.nodes
+    poll(second, "b1", worker_instance_key="worker b1")
+    set_current(third, "b1")
+    stop_worker(second, "b1")
+    names = {f"w{place}" for place in range(12)}
+    for place, name in enumerate(sorted(names)):
+        start(cluster.nodes[place % 3], name)
+    deadline = time.monotonic() + 60
+    while waiting_for(first, "d:b1") != names:
+        assert time.monotonic() < deadline, "workflows do not note that they wait"
+        time.sleep(0.5)
 
 
 def test_a_version_with_workers_at_another_node_is_not_deleted(cluster: Cluster) -> None:

@@ -10,12 +10,27 @@ import grpc
 import pytest
 from temporalio.api.enums.v1 import WorkerDeploymentVersionStatus as Status
 
-from deployments import call, describe, group_commits, one_channel, poll, poll_on, set_current, start, statuses
+from deployments import (
+    call,
+    describe,
+    group_commits,
+    one_channel,
+    options,
+    poll,
+    poll_on,
+    set_current,
+    start,
+    statuses,
+    stop_worker,
+    waiting_for,
+)
 from helpers import SegnoServer
 
 # With 100 the test of kills takes some minutes.
 KILLS = int(os.environ.get("SEGNO_DEPLOYMENT_KILLS", "10"))
 DRAINAGE_GRACE_SECONDS = 10
+# How often the server looks for tasks that wait for a version.
+WAITS_LOOK_SECONDS = 5
 
 
 @pytest.mark.timeout(120)
@@ -147,14 +162,42 @@ def test_a_version_goes_at_once_when_its_worker_has_shut_down(durable_server: Se
     with pytest.raises(grpc.RpcError) as refused:
         call(durable_server, "DeleteWorkerDeploymentVersion", deployment_version=version)
     assert refused.value.details() == "version 'd:b1' cannot be deleted since it has active pollers"
-    key = {"worker_instance_key": "worker b1", "identity": "same", "task_queue": "q"}
-    call(durable_server, "ShutdownWorker", sticky_task_queue="", reason="test", **key)
+    stop_worker(durable_server, "b1", "same")
     call(durable_server, "DeleteWorkerDeploymentVersion", deployment_version=version)
     assert set(statuses(durable_server)) == {"b2"}
     with pytest.raises(grpc.RpcError) as refused:
         other = {"deployment_name": "d", "build_id": "b2"}
         call(durable_server, "DeleteWorkerDeploymentVersion", deployment_version=other)
     assert refused.value.details() == "version 'd:b2' cannot be deleted since it has active pollers"
+
+
+@pytest.mark.timeout(120)
+def test_workflows_that_wait_for_a_version_without_workers_are_listed(durable_server: SegnoServer) -> None:
+    durable_server.start()
+    poll(durable_server, "b1", worker_instance_key="worker b1")
+    set_current(durable_server, "b1")
+    stop_worker(durable_server, "b1")
+    start(durable_server, "w1")
+    start(durable_server, "w2")
+    assert not waiting_for(durable_server, "d:b1"), "a worker may be back at once"
+    deadline = time.monotonic() + 40
+    while waiting_for(durable_server, "d:b1") != {"w1", "w2"}:
+        assert time.monotonic() < deadline, "workflows do not note that they wait"
+        time.sleep(0.5)
+    # Each notes it once.
+    before = group_commits(durable_server)
+    time.sleep(WAITS_LOOK_SECONDS + 1)
+    assert group_commits(durable_server) == before
+    durable_server.kill()
+    durable_server.start()
+    assert waiting_for(durable_server, "d:b1") == {"w1", "w2"}
+    task = poll(durable_server, "b1")
+    done = {"task_token": task.task_token, "deployment_options": options("b1"), "versioning_behavior": 2}
+    call(durable_server, "RespondWorkflowTaskCompleted", **done)
+    other = {"w1": "w2", "w2": "w1"}[task.workflow_execution.workflow_id]
+    assert waiting_for(durable_server, "d:b1") == {other}
+    call(durable_server, "TerminateWorkflowExecution", workflow_execution={"workflow_id": other})
+    assert not waiting_for(durable_server, "d:b1")
 
 
 @pytest.mark.timeout(120)

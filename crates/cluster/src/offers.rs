@@ -461,6 +461,15 @@ impl RemoteQueues for Cluster {
         Box::pin(self.queue_use_at(home, namespace, queue, version))
     }
 
+    fn note_version_waits<'a>(
+        &'a self,
+        owner: NodeId,
+        runs: &'a [RunKey],
+        version: &'a Version,
+    ) -> PortFuture<'a, Result<(), CallError>> {
+        Box::pin(self.note_waits_at(owner, runs, version))
+    }
+
     fn reach_revision(&self, revision: i64) -> PortFuture<'_, Result<(), CallError>> {
         Box::pin(async move {
             match revision > self.topology.membership.loaded_revision() {

@@ -1,5 +1,5 @@
-//! Requests about versions of workers: registrations of polls and reports of pinned workflows, for the node that leads, and how workers
-//! of a version use a queue, for its home.
+//! Requests about versions of workers: registrations of polls and reports of pinned workflows, for the node that leads; how workers
+//! of a version use a queue, for its home; and runs that wait for a version, for the node that serves them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,16 +10,18 @@ use segno_runs::{
     error::CallError,
     ports::{owner::Place, queue_use::QueueUse},
 };
-use segno_store::{NamespaceKey, cluster::NodeId};
+use segno_store::{NamespaceKey, RunKey, cluster::NodeId};
 use tokio::time::Instant;
 
 use super::{
     Cluster,
-    wire::{PinMoments, PinReport, RequestBody, ResponseBody, VersionQueue},
+    wire::{PinMoments, PinReport, RequestBody, ResponseBody, VersionQueue, VersionWaits},
 };
 
 /// How long the home of a queue may take to say who uses it.
 const USE_MAX: Duration = Duration::from_secs(5);
+/// How long a node may take to note that its runs wait.
+const NOTED_MAX: Duration = Duration::from_secs(30);
 const UNKNOWN_TYPE: &str = "the node does not know this type of queues";
 
 impl VersionQueue {
@@ -100,6 +102,36 @@ impl Cluster {
             Ok(ResponseBody::Moved(_)) => Err(CallError::Moved),
             Ok(ResponseBody::Failed(why)) => Err(CallError::Unavailable(why)),
             Ok(_) | Err(_) => Err(CallError::Unavailable("the home of the queue did not answer".to_owned())),
+        }
+    }
+
+    /// Has runs of another node note that they wait for a version.
+    pub(super) async fn note_waits_at(
+        &self,
+        owner: NodeId,
+        runs: &[RunKey],
+        version: &Version,
+    ) -> Result<(), CallError> {
+        let waits = VersionWaits {
+            deployment: version.deployment_name.clone(),
+            build: version.build_id.clone(),
+            runs: runs.iter().map(|run| run.0).collect(),
+        };
+        let response = self.peers.request(owner, RequestBody::NoteWaits(waits), Instant::now() + NOTED_MAX).await;
+        match response.map(|response| response.body) {
+            Ok(ResponseBody::Done(_)) => Ok(()),
+            Ok(ResponseBody::Failed(why)) => Err(CallError::Unavailable(why)),
+            Ok(_) | Err(_) => Err(CallError::Unavailable("the node that serves the runs did not answer".to_owned())),
+        }
+    }
+
+    /// Notes that runs of this node wait for a version.
+    pub(super) async fn note_waits_here(&self, waits: VersionWaits) -> ResponseBody {
+        let version = named_version(waits.deployment, waits.build);
+        let runs: Vec<RunKey> = waits.runs.into_iter().map(RunKey).collect();
+        match self.runs.note_version_waits(&runs, &version).await {
+            Ok(()) => ResponseBody::Done(Default::default()),
+            Err(error) => ResponseBody::Failed(error.to_string()),
         }
     }
 

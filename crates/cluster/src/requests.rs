@@ -50,6 +50,7 @@ impl RequestHandler for Cluster {
             Some(RequestBody::RegisterPoller(request)) => self.register_here(request).await,
             Some(RequestBody::QueueUse(request)) => self.queue_use_here(request),
             Some(RequestBody::ReportPins(report)) => self.note_pins_here(report).await,
+            Some(RequestBody::NoteWaits(waits)) => self.note_waits_here(waits).await,
             None => ResponseBody::Failed("the node does not know this request".to_owned()),
         };
         (body, None)

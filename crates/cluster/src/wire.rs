@@ -76,7 +76,7 @@ pub struct Hello {
 /// A request to another node.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Request {
-    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "RequestBody", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11")]
     pub body: Option<RequestBody>,
 }
 
@@ -112,6 +112,9 @@ pub(crate) enum RequestBody {
     /// When workflows were pinned to versions of a deployment, and no longer were.
     #[prost(message, tag = "10")]
     ReportPins(PinReport),
+    /// Runs wait for a version of workers that no worker has.
+    #[prost(message, tag = "11")]
+    NoteWaits(VersionWaits),
 }
 
 /// The response to a request.
@@ -315,6 +318,17 @@ pub(crate) struct VersionQueue {
     /// A type of queues, a number of the clients' protocol.
     #[prost(int32, tag = "5")]
     pub kind: i32,
+}
+
+/// Runs that wait for a version of workers, for the node that serves them.
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub(crate) struct VersionWaits {
+    #[prost(string, tag = "1")]
+    pub deployment: String,
+    #[prost(string, tag = "2")]
+    pub build: String,
+    #[prost(uint64, repeated, tag = "3")]
+    pub runs: Vec<u64>,
 }
 
 /// When workflows were pinned to versions of a deployment, for the node that leads.

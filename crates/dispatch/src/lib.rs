@@ -19,6 +19,7 @@ mod script_requests;
 mod starts;
 mod tasks;
 mod trials;
+mod version_waits;
 mod versions;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -47,6 +48,7 @@ pub use remote_queues::{ForwardedCall, PollOutcome};
 pub use remote_queues::{RemoteHold, RemoteQueues};
 pub use tasks::{StartedActivity, StartedTask};
 pub use trials::{TrialCandidate, TrialFailure, TrialOutcome, failure_type, trial_task_events};
+pub use version_waits::run as version_waits;
 pub use versions::route_of;
 
 /// Hands the tasks of runs to workers.

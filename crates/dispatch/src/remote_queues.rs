@@ -14,7 +14,7 @@ use segno_runs::{
     error::CallError,
     ports::{PortFuture, queue_use::QueueUse},
 };
-use segno_store::{NamespaceKey, cluster::NodeId};
+use segno_store::{NamespaceKey, RunKey, cluster::NodeId};
 use segno_workers::{HomeOffer, OtherNodes};
 
 use super::{Delivery, Poll};
@@ -100,6 +100,14 @@ pub trait RemoteQueues: OtherNodes + Send + Sync + 'static {
         queue: &'a MemberQueue,
         version: Option<&'a Version>,
     ) -> PortFuture<'a, Result<QueueUse, CallError>>;
+
+    /// Has runs of another node note that they wait for a version of workers.
+    fn note_version_waits<'a>(
+        &'a self,
+        owner: NodeId,
+        runs: &'a [RunKey],
+        version: &'a Version,
+    ) -> PortFuture<'a, Result<(), CallError>>;
 
     /// Reads the documents of the cluster if this node has an older revision.
     fn reach_revision(&self, revision: i64) -> PortFuture<'_, Result<(), CallError>>;

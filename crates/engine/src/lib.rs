@@ -42,7 +42,8 @@ pub mod wake;
 
 pub use calls::{
     activity, activity_options, activity_pause, cancel, children, complete_task, external, nexus, options, oversize,
-    pause, rebuild, repeats, reset, script_move, signal, start_conflict, task_calls, terminate, worker_lost,
+    pause, rebuild, repeats, reset, script_move, signal, start_conflict, task_calls, terminate, version_wait,
+    worker_lost,
 };
 pub use error::Rejection;
 pub use events::event_type;

@@ -42,7 +42,7 @@ pub const SYSTEM: [(&str, IndexedValueType); 16] = [
 ];
 
 /// Attributes stored beside the custom ones, and whether users may set them.
-pub const PREDEFINED: [(&str, IndexedValueType, bool); 18] = [
+pub const PREDEFINED: [(&str, IndexedValueType, bool); 19] = [
     ("TemporalChangeVersion", KeywordList, true),
     ("BinaryChecksums", KeywordList, true),
     ("BuildIds", KeywordList, true),
@@ -62,6 +62,8 @@ pub const PREDEFINED: [(&str, IndexedValueType, bool); 18] = [
     ("TemporalExternalPayloadSizeBytes", Int, false),
     // Set on every run that is a script.
     ("SegnoFlowVersion", Keyword, false),
+    // Set on a run whose task waits for a version of workers that no worker has.
+    ("WaitsForVersion", Keyword, false),
 ];
 
 /// The type of any attribute in a namespace with these custom ones.

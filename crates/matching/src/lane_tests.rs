@@ -567,9 +567,22 @@ async fn what_waits_for_a_version_without_workers_is_counted() {
         deadline: tokio::time::Instant::now() + Duration::from_secs(5),
         elsewhere: false,
     };
+    let mut known = HashSet::default();
+    let mut waits = |most| {
+        let new = matching.new_version_waits(0, &mut known, most);
+        known.extend(new.iter().cloned());
+        let mut runs: Vec<u64> = new.into_iter().map(|wait| wait.run.0).collect();
+        runs.sort_unstable();
+        runs
+    };
+    assert_eq!(waits(2).len(), 2);
+    assert_eq!((waits(2).len(), waits(2).len()), (1, 0), "each wait is new once");
     assert!(matching.poll(&poll, || false).await.is_some());
+    assert!(waits(10).is_empty());
     assert_eq!(waiting().collect::<Vec<_>>(), [(one.clone(), 1, 1), (two.clone(), 1, 0)]);
     assert_eq!(matching.waiting_by_version(1).len(), 1);
+    matching.forget_poller(key.namespace, &key.name, &[key.kind], ("worker", "key"));
+    assert_eq!(waits(10).len(), 1, "the version has no worker again");
 }
 
 #[test]

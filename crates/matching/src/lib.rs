@@ -52,7 +52,7 @@ pub use remote::{Command, RemoteRoute, RemoteTask, TaskKind};
 pub use route::TaskRoute;
 pub use stats::QueueStats;
 pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, Trial, WorkerCommandTask};
-pub use versions::LaneService;
+pub use versions::{LaneService, VersionWait};
 
 use lane::PollAnswer;
 use limits::QueueLimits;

@@ -21,7 +21,7 @@ use super::{
     route::{LaneRouting, TaskRoute},
     stats::QueueStats,
     task::{Fairness, QueuedTask, TaskOffer},
-    versions::LaneService,
+    versions::{LaneService, VersionWait},
 };
 
 /// Commands that wait on one queue.
@@ -399,6 +399,19 @@ impl Queue {
             pollers: lane.pollers_since(since),
         };
         self.lanes.iter().map(service).collect()
+    }
+
+    /// Runs with a task that came before a time, for a version of which no worker has polled since another one.
+    pub fn version_waits(&self, polled_since: Nanos, before: Nanos) -> impl Iterator<Item = VersionWait> {
+        let unserved = self.lanes.iter().filter_map(move |(version, lane)| {
+            let version = version.filter(|_| !lane.is_polled(polled_since))?;
+            Some((version, lane))
+        });
+        unserved.flat_map(move |(version, lane)| {
+            let old = lane.tasks().filter(move |queued| queued.since <= before);
+            let run_of = |queued: &QueuedTask| queued.task.stored_run();
+            old.filter_map(run_of).map(|(run, owner)| VersionWait { version: version.clone(), run, owner })
+        })
     }
 
     /// When the last poll began; 0 if there was none.

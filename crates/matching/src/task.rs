@@ -7,9 +7,13 @@ use std::sync::{
 
 use bytes::Bytes;
 use segno_proto::{Nanos, query::WorkflowQuery};
-use segno_store::RunKey;
+use segno_store::{RunKey, cluster::NodeId};
 
-use super::{key::QueueKey, remote, route::TaskRoute};
+use super::{
+    key::QueueKey,
+    remote::{self, TaskKind},
+    route::TaskRoute,
+};
 
 /// A task that waits for a worker. It names the work; whether it still exists is seen when it starts.
 #[derive(Clone, Debug)]
@@ -68,11 +72,24 @@ impl TaskOffer {
         }
     }
 
+    /// The run that storage knows to have the task, and the node that serves it, if it is another one.
+    pub(super) fn stored_run(&self) -> Option<(RunKey, Option<NodeId>)> {
+        match self {
+            Self::Workflow { run, speculative: false, .. } | Self::Activity { run, .. } => Some((*run, None)),
+            Self::Remote(task)
+                if self.is_stored() && matches!(task.kind(), TaskKind::Workflow | TaskKind::Activity) =>
+            {
+                Some((RunKey(task.run), Some(NodeId(task.owner))))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is a direct call to a handler, of this node or of another one.
     pub(super) fn is_call(&self) -> bool {
         match self {
             Self::Call { .. } => true,
-            Self::Remote(task) => task.kind() == remote::TaskKind::Call,
+            Self::Remote(task) => task.kind() == TaskKind::Call,
             _ => false,
         }
     }

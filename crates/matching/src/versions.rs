@@ -2,8 +2,12 @@
 //! poll in vain.
 
 use segno_deployments::Version;
-use segno_environment::{hash::HashMap, lock::lock};
-use segno_store::NamespaceKey;
+use segno_environment::{
+    hash::{HashMap, HashSet},
+    lock::lock,
+};
+use segno_proto::Nanos;
+use segno_store::{NamespaceKey, RunKey, cluster::NodeId};
 
 use super::{Matching, QueueKey, QueuePoll, QueueService, queue::Queue};
 
@@ -18,7 +22,43 @@ pub struct LaneService {
     pub pollers: usize,
 }
 
+impl LaneService {
+    /// Whether a worker polls for the version.
+    fn is_served(&self) -> bool {
+        self.pollers > 0 || self.service.polls_waiting > 0
+    }
+}
+
+/// A run of which a task waits for a version of workers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct VersionWait {
+    /// The version.
+    pub version: Version,
+    /// The run.
+    pub run: RunKey,
+    /// The node that serves it, if it is another one.
+    pub owner: Option<NodeId>,
+}
+
 impl Matching {
+    /// Runs of which a task has waited so long for a version of workers that has none. Keeps of `known` what still waits, and returns at
+    /// most so many that are not known.
+    pub fn new_version_waits(&self, age: Nanos, known: &mut HashSet<VersionWait>, most: usize) -> Vec<VersionWait> {
+        let now = self.clock.now();
+        let (mut remaining, mut new) = (HashSet::default(), Vec::new());
+        for queue in lock(&self.queues).values().filter(|queue| queue.len() > 0) {
+            for wait in queue.version_waits(now - self.poller_ttl, now - age) {
+                if known.contains(&wait) {
+                    remaining.insert(wait);
+                } else if new.len() < most {
+                    new.push(wait);
+                }
+            }
+        }
+        *known = remaining;
+        new
+    }
+
     /// Logs, once per queue and current version, that a worker without a version polls and gets nothing.
     pub(super) fn report_unversioned(&self, poll: &QueuePoll<'_>) {
         // Without deployments a poll costs no second lock.
@@ -51,8 +91,8 @@ impl Matching {
         let mut by_version: HashMap<(NamespaceKey, Version), (usize, usize)> = HashMap::default();
         for (key, queue) in lock(&self.queues).iter() {
             for lane in queue.lanes(since) {
+                let is_served = lane.is_served();
                 let Some(version) = lane.version else { continue };
-                let is_served = lane.pollers > 0 || lane.service.polls_waiting > 0;
                 let (waiting, unserved) = by_version.entry((key.namespace, version)).or_default();
                 *waiting += lane.service.backlog;
                 *unserved += if is_served { 0 } else { lane.service.backlog };

@@ -113,6 +113,7 @@ impl Node {
         namespaces.start();
         runs.lifecycle.supervise("the watch over workers", segno_workers::watch(workers.clone()));
         runs.lifecycle.supervise("the refill of queues", segno_dispatch::refill(dispatch.clone()));
+        runs.lifecycle.supervise("the notes of waits for versions", segno_dispatch::version_waits(dispatch.clone()));
         let scripts = Scripts::new(host, &runs);
         scripts.start();
         Ok(Arc::new(Self {

@@ -60,6 +60,7 @@ pub mod tokens;
 pub mod transact;
 mod update_with_start;
 mod updates;
+mod version_waits;
 mod visibility;
 mod wakes;
 

@@ -25,4 +25,5 @@ pub mod standalone_operations;
 pub mod start_conflict;
 pub mod task_calls;
 pub mod terminate;
+pub mod version_wait;
 pub mod worker_lost;

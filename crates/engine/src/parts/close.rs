@@ -9,7 +9,7 @@ use segno_proto::{
 use crate::{
     events::event,
     machine::run as machine,
-    parts::{activity, callbacks, standalone::outcome, standalone_nexus, update::abort, workflow_task},
+    parts::{activity, callbacks, standalone::outcome, standalone_nexus, update::abort, version_wait, workflow_task},
     state::outbox::{ChildClosed, Content, ParentClosed, ScheduledClosed},
     transition::{draft::Draft, steps::RunMachine},
 };
@@ -51,6 +51,7 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
     state.external_cancels.clear();
     state.external_signals.clear();
     state.first_task_due = 0;
+    version_wait::clear(state);
     let reason = abort::end_of(&draft.run);
     abort::all(draft, reason);
     let completes = matches!(status, WorkflowExecutionStatus::Completed | WorkflowExecutionStatus::ContinuedAsNew);

@@ -22,5 +22,6 @@ pub mod start;
 pub mod start_options;
 pub mod update;
 pub mod version_override;
+pub mod version_wait;
 pub mod versioning;
 pub mod workflow_task;

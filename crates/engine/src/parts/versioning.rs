@@ -15,7 +15,7 @@ use segno_proto::{
 
 use crate::{
     machine::{activity::Event as ActivityEvent, version_transition::Event},
-    parts::{builds, workflow_task},
+    parts::{builds, version_wait, workflow_task},
     state::{RunState, activity::is_waiting, run::Run, versioning::VersionTransition},
     transition::{
         Effect,
@@ -233,6 +233,7 @@ pub(crate) fn change_override(draft: &mut Draft, given: Option<VersioningOverrid
     builds::tell_versioning(&mut draft.run.state, "");
     if was_moving || before != Place::of(&draft.run) {
         draft.run.state.sticky = None;
+        version_wait::clear(&mut draft.run.state);
         workflow_task::offer_anew(draft);
         offer_activities(draft, 0);
     }

@@ -19,7 +19,7 @@ use crate::{
     machine::workflow_task as machine,
     parts::{
         problems::{self, Problem},
-        script,
+        script, version_wait,
     },
     retry,
     state::{ReportedFailure, TaskKind, WorkflowTask, machines, run::Run, versioning::Target, wake_set},
@@ -335,6 +335,7 @@ pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
     draft.run.state.next_task_attempt = 1;
     draft.run.state.failures_since_success = 0;
     problems::clear(&mut draft.run.state);
+    version_wait::clear(&mut draft.run.state);
     draft.run.state.last_task_failure.clear();
     draft.run.state.reported_failure = None;
     draft.run.state.close_attempted = false;

@@ -7,14 +7,15 @@ use crate::common::{
 use segno_engine::{
     Durability, Rejection,
     options::{self, UpdateOptions},
-    terminate,
+    terminate, version_wait,
 };
 use segno_proto::{
     common::Priority,
+    deployment::WorkerDeploymentVersion,
     events::{WorkflowExecutionOptionsUpdatedEventAttributes, history_event::Attributes},
     workflow::{
         VersioningOverride, WorkflowExecutionOptions,
-        versioning_override::{Override, PinnedOverride},
+        versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior},
     },
 };
 
@@ -89,6 +90,39 @@ fn an_override_is_told_by_search_attributes() {
     assert!(world.run.state().versioning.is_some(), "Describe tells that there was one");
     assert!(updates(&world)[1].unset_versioning_override);
     rebuilt::check(&world);
+}
+
+#[test]
+fn a_wait_for_a_version_is_noted_once_and_ends_with_the_wait() {
+    let version = WorkerDeploymentVersion { deployment_name: "d".to_owned(), build_id: "b".to_owned() };
+    let note = |world: &mut World| {
+        let noted = world.call(|run, context| version_wait::note(run, context, &version));
+        noted.expect("it is taken").transition.durability
+    };
+    let waits = |world: &World| {
+        let noted = world.run.state().search_attributes.get("WaitsForVersion");
+        noted.map(|payload| payload.data.clone())
+    };
+    let mut world = World::begin(start_request(), EPOCH).0;
+    assert_eq!((note(&mut world), note(&mut world)), (Durability::Durable, Durability::Unchanged));
+    world.crash();
+    assert_eq!(waits(&world).as_deref(), Some(br#""d:b""#.as_slice()));
+    world.start_task("q").expect("there is a task");
+    let call = answer(world.token());
+    world.complete_task(call).expect("it is taken");
+    assert_eq!(waits(&world), None);
+    assert_eq!(note(&mut world), Durability::Unchanged, "no task waits");
+
+    let mut world = World::begin(start_request(), EPOCH).0;
+    note(&mut world);
+    let elsewhere = Some(WorkerDeploymentVersion { build_id: "b1".to_owned(), ..version.clone() });
+    let pinned = PinnedOverride { version: elsewhere, behavior: PinnedOverrideBehavior::Pinned.into() };
+    apply(&mut world, &with_override(Some(Override::Pinned(pinned)))).expect("it is taken");
+    assert_eq!(waits(&world), None);
+    note(&mut world);
+    let end = terminate::Terminate::default();
+    world.call(|run, context| terminate::terminate(run, context, end)).expect("it is taken");
+    assert_eq!(waits(&world), None);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Registering search attributes, per namespace, by OperatorService; and the older call that lists the server's own.
 
 use segno_engine::{
-    script::VERSION_ATTRIBUTE,
+    script,
     search_attributes::{PREDEFINED, SYSTEM},
+    version_wait,
 };
 use segno_node::{NamespaceDetail, NamespaceName};
 use segno_proto::{
@@ -23,10 +24,12 @@ use super::{
 };
 use crate::validate;
 
+const UNLISTED: [&str; 2] = [script::VERSION_ATTRIBUTE, version_wait::ATTRIBUTE];
+
 /// The attributes that every namespace has.
 fn own() -> impl Iterator<Item = (String, i32)> {
-    // Segno's own attribute can be searched by and is not listed: tools compare the list with Temporal's.
-    let of_temporal = PREDEFINED.iter().filter(|(name, ..)| *name != VERSION_ATTRIBUTE);
+    // Segno's own attributes can be searched by and are not listed: tools compare the list with Temporal's.
+    let of_temporal = PREDEFINED.iter().filter(|(name, ..)| !UNLISTED.contains(name));
     let predefined = of_temporal.map(|(name, kind, _)| (*name, *kind));
     SYSTEM.iter().copied().chain(predefined).map(|(name, kind)| (name.to_owned(), kind as i32))
 }

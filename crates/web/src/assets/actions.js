@@ -5,6 +5,7 @@ async function send(form, submitter) {
   const outcome = form.querySelector(".outcome");
   const fields = new URLSearchParams(new FormData(form, submitter));
   const buttons = form.querySelectorAll("button");
+  let refused = true;
   for (const button of buttons) button.disabled = true;
   try {
     const response = await fetch(form.getAttribute("action") ?? location.href, {
@@ -15,13 +16,19 @@ async function send(form, submitter) {
     const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
     const notice = fresh.querySelector(".notice");
     outcome.replaceChildren(...(notice ? [document.importNode(notice, true)] : [`The server answered ${response.status}`]));
-    if (notice?.dataset.next) location.href = notice.dataset.next;
-    else await refresh();
+    if (notice?.dataset.next) {
+      location.href = notice.dataset.next;
+      return;
+    }
+    refused = !response.ok;
   } catch (error) {
     outcome.textContent = `The server cannot be reached: ${error.message}`;
   } finally {
     for (const button of buttons) button.disabled = false;
   }
+  // A disabled button loses the focus; with it back, the form and the reason of the refusal stay on the page.
+  if (refused) submitter?.focus({ preventScroll: true });
+  await refresh();
 }
 
 // Tabs indent in sources; Escape lets the focus leave.

@@ -1,7 +1,10 @@
 // Follows changes: the server says that the page changed, the page is fetched again, and the parts that differ are replaced.
+const FILLED_IN = "input:not([type=checkbox]), textarea, details.action[open], form:has(.notice.bad)";
 const listeners = [];
 let running = false;
 let again = false;
+// Whether a part was left as it was for the sake of a form.
+let kept = false;
 
 export const onChange = (listener) => listeners.push(listener);
 
@@ -45,6 +48,7 @@ export async function refresh(address = location.href) {
   try {
     do {
       again = false;
+      kept = false;
       const response = await fetch(address, { headers: { accept: "text/html" } });
       if (!response.ok) return;
       const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -52,8 +56,11 @@ export async function refresh(address = location.href) {
         const old = document.getElementById(part.id);
         if (!old || original.get(part.id) === part.innerHTML) continue;
         // A form that the reader fills in stays as it is.
-        const typing = document.activeElement?.closest("input:not([type=checkbox]), textarea, details.action[open]");
-        if (typing && old.contains(typing)) continue;
+        const typing = document.activeElement?.closest(FILLED_IN);
+        if (typing && old.contains(typing)) {
+          kept = true;
+          continue;
+        }
         original.set(part.id, part.innerHTML);
         replace(old, part);
       }
@@ -104,4 +111,6 @@ export function follow() {
     seen = event.data;
   };
   stream({ hello: compare, change: compare });
+  // A form that was closed shows what changed while it was open.
+  document.addEventListener("toggle", (event) => kept && !event.target.open && refresh(), true);
 }

@@ -37,6 +37,8 @@ const BEHAVIORS: [VersioningBehavior; 2] = [VersioningBehavior::Pinned, Versioni
 const QUEUE: &str = "storm-versions";
 /// A version exists once its workers have polled.
 const FIRST_POLL_MAX: Duration = Duration::from_secs(30);
+/// How long a workflow may wait for its first task, whatever happens to the nodes.
+const FIRST_TASK_MAX: Duration = Duration::from_secs(60);
 const HISTORY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A workflow whose first task is done.
@@ -104,6 +106,7 @@ async fn change_and_start(
     call.workflow_task_timeout = Some(wire::millis(2_000));
     let started = starts.insist(&call).await;
     let run_id = started.map_err(|status| wrong("start", &id, &status))?.run_id;
+    let started = Instant::now();
     loop {
         let events = insist(async || wire::history(starts, &id, &run_id).await).await;
         match first_build(&events.map_err(|status| wrong("history", &id, &status))?) {
@@ -111,6 +114,12 @@ async fn change_and_start(
             Some(first) => {
                 let text = format!("{id} started after the change to `{build}`, and its first task went to `{first}`");
                 return Err(Breach::Wrong(text));
+            }
+            None if started.elapsed() > FIRST_TASK_MAX => {
+                let waited = FIRST_TASK_MAX.as_secs();
+                return Err(Breach::Wrong(format!(
+                    "{id} started after the change to `{build}`, and had no task in {waited} s"
+                )));
             }
             None => tokio::time::sleep(HISTORY_PAUSE).await,
         }
