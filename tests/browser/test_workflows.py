@@ -185,7 +185,7 @@ def test_a_workflow_is_paused_and_unpaused(tab, living):
     tab.page.locator("#actions summary", has_text="Pause").click()
     tab.page.locator("#actions details[open]").get_by_role("button", name="Pause").click()
     tab.page.wait_for_selector("#status >> text=Paused")
-    tab.page.wait_for_selector("text=The workflow is paused by")
+    tab.page.wait_for_selector("text=The workflow has been paused by")
     tab.page.locator("#actions summary", has_text="Unpause").click()
     tab.page.locator("#actions details[open]").get_by_role("button", name="Unpause").click()
     tab.page.wait_for_selector("#status >> text=Running")

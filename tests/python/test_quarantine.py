@@ -120,7 +120,7 @@ async def test_three_workers_and_no_fourth(scene: Scene, durable: SegnoServer):
         assert scene.metric("activities_quarantined") == metric + 1
 
         why = segno(scene, "workflow", "why", "--workflow-id", handle.id)
-        assert "is quarantined since" in why and "3 workers were lost while they had the activity (" in why, why
+        assert "has been quarantined since" in why and "3 workers were lost while they had the activity (" in why, why
         assert "`segno activity reset`" in why
         # An operator's own pause is refused, as that of a paused activity.
         request = PauseActivityRequest(

@@ -50,7 +50,7 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
     let most = activity.retry_policy.as_ref().map_or(0, |policy| policy.maximum_attempts);
     let of = if most > 0 { format!(" of {most}") } else { String::new() };
     if let Some(pause) = activity.pause.as_ref().filter(|pause| pause.is_quarantine()) {
-        let text = format!("{name} is quarantined {}:{}", words::since(pause.time, now), lost_workers(activity));
+        let text = format!("{name} has been quarantined {}:{}", words::since(pause.time, now), lost_workers(activity));
         let id = words::quoted(&activity.activity_id);
         let hint = format!(
             "If it kills its workers, deploy a fix first. `segno activity reset` begins it anew, `segno activity unpause` lets \
@@ -61,7 +61,7 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
     if let Some(pause) = &activity.pause {
         let at_worker = if activity.started_time > 0 { " The current attempt still runs." } else { "" };
         let lost = lost_workers(activity);
-        let text = format!("{name} is paused by {}.{at_worker}{lost}", words::paused_by(pause, now));
+        let text = format!("{name} has been paused by {}.{at_worker}{lost}", words::paused_by(pause, now));
         let hint =
             format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_PAUSED", text) };
@@ -129,7 +129,7 @@ fn at_worker(
     let who = words::quoted(&activity.started_identity);
     let held = words::since(activity.started_time, now);
     let attempt = activity.attempt;
-    let mut text = format!("{name} runs at worker {who}, attempt {attempt}{of}, {held}");
+    let mut text = format!("{name} has been running at worker {who}, attempt {attempt}{of}, {held}");
     if attempt > 1 {
         text.push_str(&format!("; before that it failed{with}"));
     }

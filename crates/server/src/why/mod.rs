@@ -117,7 +117,7 @@ fn paused(seen: &RunSnapshot<'_>, pause: &PauseInfo) -> Reason {
         false => "",
     };
     let text = format!(
-        "The workflow is paused by {}. Nothing of it is handed to workers; what happens meanwhile is written down.{at_worker}",
+        "The workflow has been paused by {}. Nothing of it is handed to workers; what happens meanwhile is recorded in its history.{at_worker}",
         words::paused_by(pause, seen.now)
     );
     let hint = format!("`segno workflow unpause -w {}` lets it go on.", words::quoted(&seen.run.info.workflow_id));

@@ -74,7 +74,7 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
             Some(EndpointSnapshot::Server) => "the server".to_owned(),
             _ => "a worker".to_owned(),
         };
-        let text = format!("{what} is at {place} {}.", words::since(request.taken_time, now));
+        let text = format!("{what} has been at {place} {}.", words::since(request.taken_time, now));
         return Reason { since: time(request.taken_time), details, ..reason("OPERATION_STARTING", text) };
     }
     let since = match (request.due_time, &operation.cancellation) {
@@ -126,6 +126,6 @@ fn started(operation: &Operation, name: &str, now: i64) -> Reason {
     };
     let canceling = operation.cancellation.as_ref().map_or("", asked);
     let held = words::since(operation.started_time, now);
-    let text = format!("{name} was started by its handler, and is open {held}{canceling}.");
+    let text = format!("{name} was started by its handler, and has been open {held}{canceling}.");
     Reason { since: time(operation.started_time), ..reason("OPERATION", text) }
 }

@@ -104,7 +104,7 @@ fn started(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     let base = |kind, text| Reason { since: time(task.started_time), until: time(until), ..reason(kind, text) };
     let held = words::since(task.started_time, seen.now);
     if seen.run.state().script.is_some() {
-        return base("SCRIPT_TURN", format!("The server executes the script {held}."));
+        return base("SCRIPT_TURN", format!("The server has been executing the script {held}."));
     }
     let who = match task.identity.as_str() {
         "" => "A worker".to_owned(),
@@ -116,7 +116,7 @@ fn started(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     };
     match holder(seen, &task.worker) {
         Some((text, hint)) => {
-            let text = format!("{who} holds the workflow task {held}, but {text}. {ends}");
+            let text = format!("{who} has held the workflow task {held}, but {text}. {ends}");
             Reason { hint, ..base("WORKER_SILENT", text) }
         }
         None => {
@@ -126,7 +126,7 @@ fn started(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
             } else {
                 ""
             };
-            base("TASK_AT_WORKER", format!("{who} works on the workflow task {held}. {ends}{again}"))
+            base("TASK_AT_WORKER", format!("{who} has been working on the workflow task {held}. {ends}{again}"))
         }
     }
 }
@@ -140,16 +140,16 @@ pub(super) fn holder(seen: &RunSnapshot<'_>, worker: &str) -> Option<(String, St
     };
     let silent = words::span(lease.silent);
     if lease.detached {
-        return Some((format!("its connections are gone, and it is silent for {silent}"), lost(lease)));
+        return Some((format!("its connections are gone, and it has been silent for {silent}"), lost(lease)));
     }
     let matters = lease.remaining.is_some() && lease.silent >= SILENCE_MIN;
-    matters.then(|| (format!("it is silent for {silent}"), lost(lease)))
+    matters.then(|| (format!("it has been silent for {silent}"), lost(lease)))
 }
 
 fn scheduled(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
     let since = task.scheduled_time;
     if seen.run.state().script.is_some() {
-        let text = format!("The next turn of the script waits for the server {}.", words::since(since, seen.now));
+        let text = format!("The next turn of the script has waited for the server {}.", words::since(since, seen.now));
         return Reason { since: time(since), ..reason("SCRIPT_TURN", text) };
     }
     let what = match task.kind() {

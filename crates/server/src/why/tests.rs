@@ -199,7 +199,7 @@ fn a_worker_has_the_task() {
     assert_eq!(reason.kind, "TASK_AT_WORKER");
     assert_eq!(
         reason.text,
-        "Worker \"7@host\" works on the workflow task since 2001-09-09T01:46:36Z (for 4 s). It has 6 s left to answer."
+        "Worker \"7@host\" has been working on the workflow task since 2001-09-09T01:46:36Z (for 4 s). It has 6 s left to answer."
     );
 }
 
@@ -221,7 +221,7 @@ fn the_worker_that_has_the_task_is_silent() {
     })]);
     let reason = only(&held);
     assert_eq!(reason.kind, "WORKER_SILENT");
-    assert!(reason.text.contains("but it is silent for 9 s."), "{}", reason.text);
+    assert!(reason.text.contains("but it has been silent for 9 s."), "{}", reason.text);
     assert_eq!(reason.hint, "It counts as lost in 21 s; then its work is given to others.");
     held.workers.extend([lease(|lease| lease.detached = true)]);
     assert!(only(&held).text.contains("its connections are gone"));
@@ -329,7 +329,7 @@ fn a_speculative_task_and_buffered_events() {
         state.buffered = vec![HistoryEvent::default(); 2];
     });
     let all = reasons(&seen(&run));
-    assert!(all[0].text.starts_with("A workflow task for an update waits"), "{}", all[0].text);
+    assert!(all[0].text.starts_with("A workflow task for an update has waited"), "{}", all[0].text);
     assert_eq!(all[1].text, "2 events wait until the worker has answered the workflow task.");
 }
 
@@ -414,7 +414,7 @@ fn an_activity_runs() {
     assert_eq!(reason.kind, "ACTIVITY_RUNNING");
     assert_eq!(
         reason.text,
-        "Activity charge (id 5) runs at worker \"7@host\", attempt 2, since 2001-09-09T01:46:30Z (for 10 s); before that \
+        "Activity charge (id 5) has been running at worker \"7@host\", attempt 2, since 2001-09-09T01:46:30Z (for 10 s); before that \
          it failed, last with: too slow (start-to-close timeout); its last heartbeat was 2 s ago."
     );
     assert_eq!(reason.until, time(NOW + 3 * SECOND));
@@ -444,7 +444,7 @@ fn the_run_is_paused() {
     let idle = paused(|_| {});
     let reason = only(&seen(&idle));
     assert_eq!(reason.kind, "PAUSED");
-    assert!(reason.text.contains("is paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
+    assert!(reason.text.contains("has been paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
     assert!(reason.hint.contains("segno workflow unpause -w"), "{}", reason.hint);
     let held = paused(|state| {
         state.task = Some(WorkflowTask { started_event_id: 3, started_time: NOW, ..Default::default() });
@@ -468,7 +468,7 @@ fn an_activity_is_paused() {
     });
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "ACTIVITY_PAUSED");
-    assert!(reason.text.contains("is paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
+    assert!(reason.text.contains("has been paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
 }
 
 #[test]
@@ -480,7 +480,7 @@ fn an_activity_is_quarantined() {
     });
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "ACTIVITY_QUARANTINED");
-    let text = "is quarantined since 2001-09-09T01:45:40Z (for 1 min): 2 workers were lost while they had the activity (1@a, 2@b).";
+    let text = "has been quarantined since 2001-09-09T01:45:40Z (for 1 min): 2 workers were lost while they had the activity (1@a, 2@b).";
     assert!(reason.text.ends_with(text), "{}", reason.text);
     assert!(reason.hint.contains("`segno activity reset` begins it anew"), "{}", reason.hint);
     // An operator who paused it learns of them, too.
@@ -613,9 +613,9 @@ fn a_script_that_waits_for_a_call_names_the_function() {
 #[test]
 fn a_turn_of_a_script_waits_runs_or_fails() {
     let waits = script_run(|state| state.task = Some(waiting_task()));
-    assert!(only(&seen(&waits)).text.starts_with("The next turn of the script waits for the server"));
+    assert!(only(&seen(&waits)).text.starts_with("The next turn of the script has waited for the server"));
     let runs = script_run(|state| state.task = Some(started_task()));
-    assert!(only(&seen(&runs)).text.starts_with("The server executes the script since"));
+    assert!(only(&seen(&runs)).text.starts_with("The server has been executing the script since"));
     let fails = script_run(|state| {
         state.failures_since_success = 3;
         state.reported_failure =
@@ -782,19 +782,19 @@ fn an_operation_at_a_worker_failing_and_started() {
     let text = |run, is_blocked| only(&RunSnapshot { endpoints: url(is_blocked), ..seen(run) }).text;
     let since = "since 2001-09-09T01:46:10Z (for 30 s)";
     let name = "Nexus operation pay.charge of endpoint \"payments\"";
-    assert_eq!(text(&waiting, false), format!("{name} waits {since} to be sent to \"http://h\"."));
+    assert_eq!(text(&waiting, false), format!("{name} has waited {since} to be sent to \"http://h\"."));
     let blocked = "the last requests to \"http://h\" failed, so that its circuit breaker is open.";
-    assert_eq!(text(&waiting, true), format!("{name} waits {since}: {blocked}"));
-    assert_eq!(text(&held, false), format!("{name} is at \"http://h\" since 2001-09-09T01:46:35Z (for 5 s)."));
+    assert_eq!(text(&waiting, true), format!("{name} has waited {since}: {blocked}"));
+    assert_eq!(text(&held, false), format!("{name} has been at \"http://h\" since 2001-09-09T01:46:35Z (for 5 s)."));
     let scripts = || BTreeMap::from([("e1".to_owned(), EndpointSnapshot::Server)]);
     let text = |run| only(&RunSnapshot { endpoints: scripts(), ..seen(run) }).text;
-    assert_eq!(text(&waiting), format!("{name} waits {since} for the server, which carries it out."));
-    assert_eq!(text(&held), format!("{name} is at the server since 2001-09-09T01:46:35Z (for 5 s)."));
+    assert_eq!(text(&waiting), format!("{name} has waited {since} for the server, which carries it out."));
+    assert_eq!(text(&held), format!("{name} has been at the server since 2001-09-09T01:46:35Z (for 5 s)."));
     let started = with_operation(|operation| operation.started_time = NOW - 20 * SECOND);
     let reason = only(&RunSnapshot { endpoints: endpoint(), ..seen(&started) });
     assert_eq!(
         reason.text,
-        "Nexus operation pay.charge of endpoint \"payments\" was started by its handler, and is open since \
+        "Nexus operation pay.charge of endpoint \"payments\" was started by its handler, and has been open since \
          2001-09-09T01:46:20Z (for 20 s)."
     );
 }
