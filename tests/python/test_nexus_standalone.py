@@ -170,7 +170,7 @@ async def test_people_see_what_it_waits_for(switched_on: SegnoServer) -> None:
     workflow_id = "temporal-sys-nexus-operation:o"
     command = [str(segno_binary()), "workflow", "why", "--address", switched_on.address, "--workflow-id", workflow_id]
     said = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=20)
-    assert f'of endpoint "{nexus.endpoint.spec.name}" waits' in said.stdout, said
+    assert f'of endpoint "{nexus.endpoint.spec.name}" has waited' in said.stdout, said
 
     def page(path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{switched_on.http_port}{path}", timeout=10) as response:
