@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ EXAMPLES = ROOT / "examples/recipes"
 PROGRAM_SECONDS_MAX = 220
 # With Go or Java, which may download and compile first.
 TOOL_SECONDS_MAX = 600
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LANGUAGES = ["python", "typescript", "rust", "go", "java"]
 # What starts the programs and needs no page.
 FRAMES = {"go.mod", "go.sum", "main.go", "pom.xml", "Run.java", "run.py", "main.rs", ".gitignore"}
@@ -46,7 +48,7 @@ def command(language: str, place: Path) -> tuple[list[str], Path]:
         return ["go", "run", "."], source
     if language == "java":
         classes = f"-Dbuild.place={target / 'recipes-java'}"
-        return ["mvn", "--quiet", "--batch-mode", classes, "compile", "exec:java"], source
+        return ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", classes, "compile", "exec:java"], source
     shutil.copytree(source, place / "typescript", ignore=shutil.ignore_patterns("node_modules", "dist"))
     modules = os.environ.get("DOCS_NODE_MODULES", str(ROOT / "tests/typescript/node_modules"))
     (place / "typescript/node_modules").symlink_to(modules)
@@ -74,11 +76,14 @@ def test_programs_print_what_the_pages_say(language: str, tmp_path: Path) -> Non
     finally:
         runner.close()
     printed: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    recipe = "before the first"
+    # Maven begins with a sequence that resets colours.
+    for line in COLOURS.sub("", done.stdout).splitlines():
         if line.startswith("== "):
-            current = printed.setdefault(line[3:], [])
+            recipe = line[3:]
+            printed[recipe] = []
         else:
-            current.append(line)
+            printed.setdefault(recipe, []).append(line)
     assert printed == recipes(), f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
     # Python's SDK now and then crashes when the interpreter ends (docs/guides/troubleshooting.md).
     crashes = (-signal.SIGABRT, -signal.SIGSEGV) if language == "python" else ()

@@ -55,7 +55,7 @@ func registerLargePayloads(w worker.Registry) {
 }
 
 func demoLargePayloads(ctx context.Context, c client.Client) error {
-	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "digest-1", TaskQueue: "recipes"}, Digest)
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "digest-go", TaskQueue: "recipes"}, Digest)
 	if err != nil {
 		return err
 	}

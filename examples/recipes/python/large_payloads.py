@@ -42,4 +42,4 @@ WORKFLOWS, ACTIVITIES = [Digest], [download, measure, remove]
 
 
 async def demo(client: Client) -> None:
-    print(await client.execute_workflow(Digest.run, id="digest-1", task_queue="recipes"))
+    print(await client.execute_workflow(Digest.run, id="digest-python", task_queue="recipes"))

@@ -40,6 +40,6 @@ async fn digest(ctx: Context) -> Result<String> {
 pub async fn demo(client: &Client) -> Result<()> {
     let queue = client.queue("recipes");
     let worker = queue.worker().workflow::<Digest>().task::<Download>().task::<Measure>().task::<Remove>().build()?;
-    println!("{}", worker.run_until(queue.execute::<Digest>("digest-1", ())).await?);
+    println!("{}", worker.run_until(queue.execute::<Digest>("digest-rust", ())).await?);
     Ok(())
 }

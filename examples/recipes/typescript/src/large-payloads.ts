@@ -22,5 +22,5 @@ export const activities = {
 };
 
 export async function demo(client: Client): Promise<void> {
-  console.log(await client.workflow.execute(digest, { taskQueue: 'recipes', workflowId: 'digest-1' }));
+  console.log(await client.workflow.execute(digest, { taskQueue: 'recipes', workflowId: 'digest-typescript' }));
 }

@@ -78,6 +78,6 @@ class LargePayloads {
   }
 
   static void demo(WorkflowClient client) throws Exception {
-    System.out.println(client.newWorkflowStub(Digest.class, Run.options("digest-1")).run());
+    System.out.println(client.newWorkflowStub(Digest.class, Run.options("digest-java")).run());
   }
 }
