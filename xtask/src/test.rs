@@ -105,6 +105,14 @@ const STEPS: &[Step] = &[
         run: test_steps::python,
     },
     Step {
+        name: "packages",
+        what: "packages of a release, installed and run",
+        needs: &["build", "venv"],
+        load: Load::Heavy,
+        full_only: false,
+        run: test_steps::packages,
+    },
+    Step {
         name: "rust",
         what: "cargo test",
         needs: &["compile", "postgres"],
@@ -242,7 +250,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "release",
-        what: "the released build: transcripts and crashes",
+        what: "the released build: transcripts, crashes and packages",
         needs: &["build", "venv"],
         load: Load::Alone,
         full_only: true,
