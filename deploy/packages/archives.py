@@ -38,6 +38,7 @@ def tar(files: Files, style: Style) -> bytes:
         for name, entry in sorted(files.items()):
             info = tarfile.TarInfo(name)
             info.mode, info.uid, info.gid, info.mtime = entry.mode, entry.owner, entry.owner, style.time
+            info.uname = info.gname = "" if entry.owner else "root"
             if entry.content is None:
                 info.type = tarfile.DIRTYPE
                 archive.addfile(info)

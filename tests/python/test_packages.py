@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import tomllib
 import zipfile
 from datetime import timedelta
 from functools import partial
@@ -389,12 +390,14 @@ async def test_pip_installs_the_wheel(release: Path, tmp_path: Path) -> None:
     python = tmp_path / "venv/bin/python"
     run(python, "-m", "pip", "install", "--no-index", "--disable-pip-version-check", wheel)
     shown = run(python, "-m", "pip", "show", "--files", "segno-server").stdout
-    assert "License-Expression: Apache-2.0 OR MIT" in shown and "../../../bin/segno" in shown
+    assert "../../../bin/segno" in shown
     # Every file is what RECORD says.
     with zipfile.ZipFile(wheel) as archive:
         assert archive.testzip() is None
         [record] = [name for name in archive.namelist() if name.endswith("/RECORD")]
         assert {line.split(",")[0] for line in archive.read(record).decode().splitlines()} == set(archive.namelist())
+        metadata = archive.read(record.replace("/RECORD", "/METADATA")).decode()
+        assert "\nLicense-Expression: Apache-2.0 OR MIT\n" in metadata and "\n\n# segno-server\n" in metadata
     segno = tmp_path / "venv/bin/segno"
     await runs_hello_world([str(segno), "serve", "--data-dir", str(tmp_path / "data")], tmp_path / "log")
     run(python, "-m", "pip", "uninstall", "--yes", "--disable-pip-version-check", "segno-server")
@@ -477,7 +480,10 @@ def test_the_settings_of_the_image(image: tuple[dict[str, Any], Path]) -> None:
     assert f'\nstore = "{DATABASE}" ' in database.stdout, database.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
+CHROOT = shutil.which("chroot", path="/usr/sbin:/usr/bin:/sbin:/bin") or ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not CHROOT, reason="chroot needs root")
 async def test_the_image_runs(image: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
     settings, root = image
     user, group = map(int, settings["User"].split(":"))
@@ -486,9 +492,64 @@ async def test_the_image_runs(image: tuple[dict[str, Any], Path], tmp_path: Path
     owner = (root / "data").stat()
     assert (owner.st_uid, owner.st_gid, owner.st_mode & 0o777) == (user, group, 0o700)
     variables = dict(pair.split("=", 1) for pair in settings["Env"]) | {"SEGNO_IP": "127.0.0.1", "LANG": "C"}
-    command = ["chroot", f"--userspec={user}:{group}", str(root), *settings["Entrypoint"], *settings["Cmd"]]
+    command = [CHROOT, f"--userspec={user}:{group}", str(root), *settings["Entrypoint"], *settings["Cmd"]]
     await runs_hello_world(command, tmp_path / "log", env=variables)
     assert (root / "data/segno").stat().st_uid == user
     # From scratch: no shell, nothing but the binary and what it loads.
     names = {path.name for path in root.rglob("*") if path.is_file() and not str(path).startswith(f"{root}/data")}
     assert "segno" in names and all(name == "segno" or re.match(r"(lib|ld-)", name) for name in names), names
+
+
+# --- crates
+
+CRATES = {"segno-proto": "proto", "segno-proto-json": "proto-json", "segno-sdk-macros": "sdk-macros", "segno-sdk": "sdk"}
+
+
+def test_the_crates_of_the_sdk_can_be_published(tmp_path: Path) -> None:
+    """They are packed, but not compiled: they are the sources that the other tests compile."""
+    chosen = [word for name in CRATES for word in ("--package", name)]
+    command = ["cargo", "package", "--no-verify", "--allow-dirty", "--target-dir", tmp_path, *chosen]
+    told = run(*command, cwd=ROOT).stderr
+    warnings = [line for line in told.splitlines() if line.startswith("warning")]
+    # Examples and tests that need the repository stay in it.
+    assert all(re.match(r"warning: ignoring (example|test) `\w+` as", line) for line in warnings), told
+    packed = {path.name: path for path in (tmp_path / "package").glob("*.crate")}
+    assert len(packed) == len(CRATES)
+    for path in packed.values():
+        with tarfile.open(path) as archive:
+            members = {member.name.split("/", 1)[1]: member for member in archive.getmembers()}
+
+            def text(name: str) -> str:
+                file = archive.extractfile(members[name])
+                assert file, name
+                return file.read().decode()
+
+            manifest = tomllib.loads(text("Cargo.toml"))
+            name, described = manifest["package"]["name"], manifest["package"]
+            assert {"README.md", "LICENSE-APACHE", "LICENSE-MIT", "src/lib.rs"} <= members.keys(), name
+            assert text("LICENSE-MIT") == (ROOT / "LICENSE-MIT").read_text()
+            assert text("README.md").startswith(f"# {name}\n") and described["readme"] == "README.md"
+            assert described["documentation"] == f"https://docs.rs/{name}" and described["license"] == "Apache-2.0 OR MIT"
+            assert described["description"] and 1 <= len(described["keywords"]) <= 5 and described["categories"]
+            # What it needs is in the registry, or published with it.
+            needed = [*manifest["dependencies"].items(), *manifest.get("build-dependencies", {}).items()]
+            for needs, what in needed:
+                assert "path" not in what and what["version"], (name, needs)
+                assert not needs.startswith("segno") or needs in CRATES, (name, needs)
+            # A file that the source includes is packed with it.
+            for member in members:
+                if member.endswith(".rs"):
+                    for included in re.findall(r'include_(?:str|bytes)!\("(.*?)"\)', text(member)):
+                        assert os.path.normpath(os.path.join(os.path.dirname(member), included)) in members, (member, included)
+    # A feature that documentation is built with exists, and the one for sabotage is not among them.
+    shown = tomllib.loads((ROOT / "crates/sdk/Cargo.toml").read_text())
+    built = set(shown["package"]["metadata"]["docs"]["rs"]["features"])
+    assert built == shown["features"].keys() - {"sabotage"}
+
+
+def test_cargo_installs_the_server() -> None:
+    """What `cargo install --path crates/cli` installs: one program. That it compiles the other tests show."""
+    metadata = json.loads(run("cargo", "metadata", "--no-deps", "--format-version", "1", cwd=ROOT).stdout)
+    [server] = [package for package in metadata["packages"] if package["manifest_path"].endswith("/crates/cli/Cargo.toml")]
+    assert [target["name"] for target in server["targets"] if "bin" in target["kind"]] == ["segno"]
+    assert not server["features"].get("default")
