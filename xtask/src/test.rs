@@ -89,6 +89,14 @@ const STEPS: &[Step] = &[
         run: test_steps::clippy,
     },
     Step {
+        name: "doc",
+        what: "documentation of the crates that are published",
+        needs: &[],
+        load: Load::Compiles,
+        full_only: false,
+        run: test_steps::doc,
+    },
+    Step {
         name: "flows",
         what: "the tests of the example scripts",
         needs: &["build"],

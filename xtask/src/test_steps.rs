@@ -102,6 +102,17 @@ pub fn clippy(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// The documentation of the crates that are published, without warnings. With `segno-features`, so that cargo shares what the step `clippy`
+/// has compiled.
+pub fn doc(commands: &mut Commands) -> Result<Outcome> {
+    let mut doc = cargo(&["doc", "--no-deps", "--package", "segno-features"]);
+    for published in ["segno-proto", "segno-proto-json", "segno-sdk-macros", "segno-sdk"] {
+        doc.args(["--package", published]);
+    }
+    commands.run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::Passed)
+}
+
 /// PostgreSQL for the tests of the store on it, which start servers of their own, and pgbouncer for the storm. Where they are
 /// missing they are installed from Debian's packages, which needs root. The storm can do without pgbouncer, and says so.
 pub fn postgres(commands: &mut Commands) -> Result<Outcome> {
