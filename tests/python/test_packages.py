@@ -148,17 +148,19 @@ def test_the_table_has_the_size_of_every_file(release: Path, manifest: dict[str,
 def test_the_same_binary_and_commit_give_the_same_bytes(tmp_path: Path, small_binary: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     # The order of sets depends on the seed, names of files on nothing but the version.
-    told = pack(small_binary, first, PYTHONHASHSEED="1", TZ="UTC").stdout
+    # Said here, so that a commit meanwhile changes nothing.
+    time = {"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct", cwd=ROOT).stdout.strip()}
+    told = pack(small_binary, first, PYTHONHASHSEED="1", TZ="UTC", **time).stdout
     assert "not signed, because SEGNO_SIGNING_KEY is not set" in told
     for _ in range(2):
-        pack(small_binary, second, PYTHONHASHSEED="2", TZ="Asia/Tokyo")
+        pack(small_binary, second, PYTHONHASHSEED="2", TZ="Asia/Tokyo", **time)
         names = sorted(path.name for path in first.iterdir())
         assert names == sorted(path.name for path in second.iterdir()) and len(names) > 10
         for name in names:
             assert (first / name).read_bytes() == (second / name).read_bytes(), name
     # A signature changes nothing but itself, the key in install.sh and what covers both.
     key = run("openssl", "genpkey", "-algorithm", "ed25519").stdout
-    assert "is its signature" in pack(small_binary, second, SEGNO_SIGNING_KEY=key).stdout
+    assert "is its signature" in pack(small_binary, second, SEGNO_SIGNING_KEY=key, **time).stdout
     changed = {name for name in names if (first / name).read_bytes() != (second / name).read_bytes()}
     assert changed == {"install.sh", "manifest.json", "SHA256SUMS"}
     assert {path.name for path in second.iterdir()} - set(names) == {"SHA256SUMS.sig"}
