@@ -42,6 +42,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     add_own(&mut set)?;
     set.file.retain(|file| !UNUSED_FILES.iter().any(|unused| file.name().contains(unused)));
 
+    // Comments of the protocol are not ours to publish again, and would be most of the descriptors.
+    for file in &mut set.file {
+        file.source_code_info = None;
+    }
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), set.encode_to_vec())?;
     fs::write(out.join("methods.rs"), method_table(&set))?;
@@ -49,10 +53,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=build");
     fs::write(out.join("routes.rs"), routes::table()?)?;
 
-    // Comments of the protocol are not ours to publish again; strip them from what is generated.
-    for file in &mut set.file {
-        file.source_code_info = None;
-    }
     let mut config = tonic_prost_build::Config::new();
     config
         .bytes(["."])

@@ -1,29 +1,32 @@
-"""What deploy/ ships: the unit, the packages, the container's settings, the dashboard and the alerts."""
+"""What deploy/ ships: the unit, the compose file, the chart, the workflow of releases, the dashboard and the alerts.
+
+The packages are in test_packages.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import configparser
-import gzip
 import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tarfile
 import urllib.request
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from temporalio import activity, workflow
 from temporalio.api.workflowservice.v1 import ListWorkerDeploymentsRequest
 from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkerDeploymentConfig
 
+import chart
 from helpers import SegnoServer, segno_binary
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -93,93 +96,121 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     assert "'ProtectSistem'" in verified(text.replace("ProtectSystem=", "ProtectSistem="))[1]
 
 
-# --- packages
+# --- compose file, chart, workflow of releases
 
 
-@pytest.fixture
-def small_binary(tmp_path: Path) -> Path:
-    """Does what the binary does, without its size."""
-    path = tmp_path / "bin" / "segno"
-    path.parent.mkdir()
-    path.write_text(f'#!/bin/sh\nexec {shlex.quote(str(segno_binary()))} "$@"\n')
-    path.chmod(0o755)
-    return path
+def known_variables() -> set[str]:
+    return set(re.findall(r"SEGNO_[A-Z_]+", serve("--help").stdout))
 
 
-INSTALLED = {
-    "usr/bin/segno": 0o755,
-    "lib/systemd/system/segno.service": 0o644,
-    "usr/share/man/man1/segno.1.gz": 0o644,
-    "usr/share/man/man1/segno-workflow-why.1.gz": 0o644,
-    "usr/share/bash-completion/completions/segno": 0o644,
-    "usr/share/zsh/vendor-completions/_segno": 0o644,
-    "usr/share/fish/vendor_completions.d/segno.fish": 0o644,
-    "usr/share/doc/segno/examples/segno.toml": 0o644,
-    "usr/share/doc/segno/examples/segno.json": 0o644,
-    "usr/share/doc/segno/examples/alerts.yml": 0o644,
-    "usr/share/doc/segno/LICENSE-MIT": 0o644,
-}
+def test_the_nodes_of_the_compose_file_start(tmp_path: Path) -> None:
+    composed = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    nodes = {name: service for name, service in composed["services"].items() if name != "database"}
+    assert sorted(nodes) == ["a", "b", "c"]
+    ports = [port for node in nodes.values() for port in node["ports"]]
+    assert len(set(ports)) == 6 and all(port.startswith("127.0.0.1:") for port in ports)
+    for name, node in nodes.items():
+        variables = node["environment"]
+        assert set(variables) <= known_variables()
+        assert variables["SEGNO_NODE_ADDRESS"] == f"{name}:{variables['SEGNO_NODE_LISTEN'].split(':')[1]}"
+        store = re.sub(r"\$\{SEGNO_DATABASE_PASSWORD:\?[^}]*\}", "secret", variables["SEGNO_STORE"])
+        printed = serve("--print-config", **variables | {"SEGNO_STORE": store, "SEGNO_IP": "0.0.0.0"})
+        assert f'\nstore = "postgres://segno:' in printed.stdout, printed.stderr
+        assert f'\nnode-name = "{name}" ' in printed.stdout
+        # The host of the URL is the service of the database, with its user and database.
+        assert re.search(r"@(\w+):5432/(\w+)\?", store).groups() == ("database", "segno")  # type: ignore[union-attr]
+    database = composed["services"]["database"]
+    assert set(database["volumes"][0].split(":")[:1]) == set(composed["volumes"])
+    assert database["environment"] | {"POSTGRES_PASSWORD": ""} == {
+        "POSTGRES_USER": "segno", "POSTGRES_DB": "segno", "POSTGRES_PASSWORD": "",
+    }
 
 
-def test_the_tarball(tmp_path: Path, small_binary: Path) -> None:
-    built = subprocess.run(
-        [DEPLOY / "tarball/build.sh", small_binary], cwd=tmp_path, capture_output=True, text=True, timeout=120
+CHART = DEPLOY / "helm/segno"
+SECURE = {"store": {"secret": "db"}, "tls": {"secret": "tls"}, "auth": {"secret": "auth"}}
+OPEN = {"store": {"secret": "db"}, "insecure": True}
+
+
+def environment(rendered: dict[str, list[Any]]) -> dict[str, Any]:
+    [stateful] = rendered["statefulset.yaml"]
+    [container] = stateful["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each.get("value", "from elsewhere") for each in container["env"]}
+
+
+@pytest.mark.parametrize("values", [SECURE, OPEN, SECURE | {"settings": {"SEGNO_CACHE_MIB": 256}, "replicas": 5}])
+def test_the_chart(values: dict[str, Any]) -> None:
+    rendered = chart.render(CHART, values, name="orders", namespace="prod")
+    [stateful], [clients, nodes], [budget] = (
+        rendered[name] for name in ("statefulset.yaml", "services.yaml", "disruption.yaml")
     )
-    assert built.returncode == 0, built.stderr
-    with tarfile.open(tmp_path / built.stdout.strip()) as tar:
-        members = {member.name: member for member in tar.getmembers()}
-        assert {name: members[name].mode for name in INSTALLED if name in members} == INSTALLED
-        assert all(member.isfile() and member.uid == 0 for member in members.values())
-        page = tar.extractfile("usr/share/man/man1/segno-workflow-why.1.gz")
-        assert page and b".TH segno-workflow-why" in gzip.decompress(page.read())
+    pod = stateful["spec"]["template"]
+    [container] = pod["spec"]["containers"]
+    assert stateful["spec"]["replicas"] == values.get("replicas", 3)
+    # Every selector finds the pods.
+    selectors = [stateful["spec"]["selector"]["matchLabels"], clients["spec"]["selector"], nodes["spec"]["selector"]]
+    for selector in [*selectors, budget["spec"]["selector"]["matchLabels"]]:
+        assert selector.items() <= pod["metadata"]["labels"].items() and selector
+    # Each pod has a name of its own, at which the others find it, also before it is ready.
+    assert stateful["spec"]["serviceName"] == nodes["metadata"]["name"] == "orders-nodes"
+    assert nodes["spec"]["clusterIP"] == "None" and nodes["spec"]["publishNotReadyAddresses"] is True
+    variables = environment(rendered)
+    assert variables["SEGNO_NODE_ADDRESS"] == "$(SEGNO_NODE_NAME).orders-nodes.prod.svc:7234"
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert {port["targetPort"] for service in (clients, nodes) for port in service["spec"]["ports"]} == set(ports)
+    assert variables["SEGNO_NODE_LISTEN"].endswith(f":{ports['nodes']}")
+    # The server knows each variable, and accepts their values.
+    assert set(variables) <= known_variables()
+    here = {name: value for name, value in variables.items() if value != "from elsewhere"}
+    given = {"SEGNO_IP": "0.0.0.0", "SEGNO_STORE": DATABASE, "SEGNO_NODE_NAME": "orders-0"}
+    printed = serve("--print-config", **here | given)
+    assert printed.returncode == 0, printed.stderr
+    secure = "tls" in values
+    assert ("SEGNO_TLS_CERT" in variables, "SEGNO_INSECURE" in variables) == (secure, not secure)
+    # What is mounted is there, and what is named is mounted.
+    volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert set(mounts) == volumes == ({"tmp", "tls", "auth"} if secure else {"tmp"})
+    files = [value for value in here.values() if value.startswith("/")]
+    assert all(any(file.startswith(f"{path}/") for path in mounts.values()) for file in files)
+    assert container["readinessProbe"]["httpGet"]["scheme"] == ("HTTPS" if secure else "HTTP")
+    if "settings" in values:
+        assert "cache-mib = 256 " in printed.stdout
 
 
-@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg is not installed")
-def test_the_debian_package(tmp_path: Path, small_binary: Path) -> None:
-    built = subprocess.run(
-        [DEPLOY / "deb/build.sh", small_binary], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert built.returncode == 0, built.stderr
-    [package] = tmp_path.glob("segno_*.deb")
-    version = subprocess.run([segno_binary(), "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-    field = ["dpkg-deb", "--field", package, "Version", "Package", "Depends"]
-    assert subprocess.run(field, capture_output=True, text=True, check=True).stdout.splitlines() == [
-        f"Version: {version}",
-        "Package: segno",
-        "Depends: libc6, libgcc-s1",
-    ]
-    subprocess.run(["dpkg-deb", "--extract", package, tmp_path / "root"], check=True)
-    found = {name: (tmp_path / "root" / name).stat().st_mode & 0o777 for name in INSTALLED}
-    assert found == INSTALLED
-    for script in "postinst", "prerm", "postrm":
-        text = subprocess.run(["dpkg-deb", "--info", package, script], capture_output=True, text=True, check=True).stdout
-        assert text == (DEPLOY / "deb" / script).read_text()
-        # Without a running systemd, as in an image, they do nothing and do not fail.
-        if not Path("/run/systemd/system").exists():
-            assert subprocess.run(["sh", "-s", "configure"], input=text, text=True).returncode == 0
-    # What is unpacked runs.
-    ran = subprocess.run([tmp_path / "root/usr/bin/segno", "--version"], capture_output=True, text=True)
-    assert ran.returncode == 0
-    # Root's directory is not closed to others.
-    listed = subprocess.run(["dpkg-deb", "--contents", package], capture_output=True, text=True, check=True).stdout
-    assert listed.startswith("drwxr-xr-x root/root"), listed.splitlines()[0]
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [({}, "store.secret must name"), ({"store": {"secret": "db"}, "tls": {"secret": "tls"}}, "tls.secret and auth.secret are needed")],
+)
+def test_the_chart_refuses_what_the_server_would(values: dict[str, Any], reason: str) -> None:
+    with pytest.raises(chart.Failed, match=reason):
+        chart.render(CHART, values)
 
 
-# --- container
+@pytest.mark.skipif(not shutil.which("helm"), reason="Helm is not installed")
+@pytest.mark.parametrize("values", [SECURE, OPEN, SECURE | {"settings": {"SEGNO_CACHE_MIB": 256}}])
+def test_helm_renders_the_chart_likewise(values: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    for command in ["helm", "lint", "--strict"], ["helm", "template", "orders", "--namespace", "prod"]:
+        done = subprocess.run([*command, str(CHART), "--values", str(tmp_path / "values.yaml")], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+    by_helm = [document for document in yaml.safe_load_all(done.stdout) if document]
+    ours = [document for documents in chart.render(CHART, values, name="orders", namespace="prod").values() for document in documents]
+    key = lambda document: (document["kind"], document["metadata"]["name"])  # noqa: E731
+    assert sorted(by_helm, key=key) == sorted(ours, key=key)
 
 
-def test_the_settings_of_the_container() -> None:
-    text = (DEPLOY / "container/Containerfile").read_text()
-    [line] = re.findall(r"^ENV (.*)$", text, re.MULTILINE)
-    variables = dict(pair.split("=", 1) for pair in line.split())
-    # As its comments say: it starts with --insecure, or with certificates and keys, and not without.
-    assert serve("--print-config", SEGNO_INSECURE="true", **variables).returncode == 0
-    assert serve(**variables).returncode == USAGE
-    # The data is in the volume, or in a database.
-    assert f"VOLUME {variables['XDG_DATA_HOME']}\n" in text
-    database = serve("--print-config", SEGNO_INSECURE="true", SEGNO_STORE=DATABASE, **variables)
-    assert f'\nstore = "{DATABASE}" ' in database.stdout, database.stderr
-    assert set(re.findall(r"SEGNO_[A-Z_]+", text)) - {"SEGNO_COMMIT"} <= set(re.findall(r"SEGNO_[A-Z_]+", serve("--help").stdout))
+def test_the_workflow_of_releases_calls_one_command() -> None:
+    flow = yaml.safe_load((DEPLOY.parent / ".github/workflows/release.yml").read_text())
+    steps = [step["run"] for job in flow["jobs"].values() for step in job["steps"] if "run" in step]
+    built = [step for step in steps if step.startswith("cargo ")]
+    assert [step.split(" --")[0] for step in built] == ["cargo xtask dist"] * 2
+    # The rest installs what a build needs, and carries files.
+    assert {step.split()[0] for step in steps} - {"cargo"} == {"sudo", "rustup", "for", "gh"}
+    # Its targets are those that the command knows, its options those that the command has.
+    source = (DEPLOY.parent / "xtask/src/dist.rs").read_text()
+    assert all(f'"{each["target"]}"' in source for each in flow["jobs"]["build"]["strategy"]["matrix"]["include"])
+    assert all(f'("{option}", Some(path))' in source for step in built for option in re.findall(r"--[a-z]+", step))
+    assert "SEGNO_SIGNING_KEY" in flow["jobs"]["release"]["steps"][3]["env"]
 
 
 # --- dashboard and alerts

@@ -9,6 +9,7 @@ mod check_crates;
 mod check_docs;
 mod check_given;
 mod check_source;
+mod dist;
 mod fuzz;
 mod test;
 mod test_browser;
@@ -28,6 +29,7 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "usage: cargo xtask <command> [options]
 
   check   rules about the source itself, see xtask/src/check.rs
+  dist    the files of a release: static binaries, packages, image, checksums; see xtask/src/dist.rs
   fuzz    coverage-guided fuzzing of all that reads what others wrote, see xtask/src/fuzz.rs
   test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
 
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = words.collect();
     let outcome = match command.as_str() {
         "check" => check::command(&words),
+        "dist" => dist::command_line(&words),
         "fuzz" => fuzz::command_line(&words),
         "test" => test::command(&words),
         "load" | "bench" | "crash" | "storm" => harness(&command, &words),

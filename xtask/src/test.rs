@@ -89,6 +89,14 @@ const STEPS: &[Step] = &[
         run: test_steps::clippy,
     },
     Step {
+        name: "doc",
+        what: "documentation of the crates that are published",
+        needs: &[],
+        load: Load::Compiles,
+        full_only: false,
+        run: test_steps::doc,
+    },
+    Step {
         name: "flows",
         what: "the tests of the example scripts",
         needs: &["build"],
@@ -103,6 +111,14 @@ const STEPS: &[Step] = &[
         load: Load::Heavy,
         full_only: false,
         run: test_steps::python,
+    },
+    Step {
+        name: "packages",
+        what: "packages of a release, installed and run",
+        needs: &["build", "venv"],
+        load: Load::Heavy,
+        full_only: false,
+        run: test_steps::packages,
     },
     Step {
         name: "rust",
@@ -242,7 +258,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "release",
-        what: "the released build: transcripts and crashes",
+        what: "the released build: transcripts, crashes and packages",
         needs: &["build", "venv"],
         load: Load::Alone,
         full_only: true,

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    fuzz,
+    dist, fuzz,
     test_commands::Commands,
     test_crate,
     test_flaky::{self, Runner, node_pattern},
@@ -28,6 +28,8 @@ const SABOTAGED: [&str; 3] = ["starting.minimal", "activities.completed", "activ
 const PYTHON_PROCESSES: &str = "3";
 /// The Python test that plays every transcript. It is a step of its own: beside other tests its time-outs of a second are missed.
 const TRANSCRIPTS_ON_POSTGRES: &str = "test_transcripts_on_postgresql.py";
+/// The Python test that installs the packages of a release. It is a step of its own: it does not depend on the store.
+const PACKAGES: &str = "test_packages.py";
 
 /// What has pytest run the tests that failed, and nothing if it knows of none.
 pub(crate) const LAST_FAILED: [&str; 3] = ["--last-failed", "--last-failed-no-failures", "none"];
@@ -97,6 +99,17 @@ pub fn clippy(commands: &mut Commands) -> Result<Outcome> {
     // With the fuzz targets that nothing else compiles.
     let words = ["clippy", "--workspace", "--all-targets", "--features", "segno-fuzz/server", "--", "-D", "warnings"];
     commands.run(&mut cargo(&words))?;
+    Ok(Outcome::Passed)
+}
+
+/// The documentation of the crates that are published, without warnings. With `segno-features`, so that cargo shares what the step `clippy`
+/// has compiled.
+pub fn doc(commands: &mut Commands) -> Result<Outcome> {
+    let mut doc = cargo(&["doc", "--no-deps", "--package", "segno-features"]);
+    for published in ["segno-proto", "segno-proto-json", "segno-sdk-macros", "segno-sdk"] {
+        doc.args(["--package", published]);
+    }
+    commands.run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Passed)
 }
 
@@ -337,6 +350,12 @@ pub fn transcripts_on_postgres(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Packages of the server under test, installed and run; see `deploy/packages`.
+pub fn packages(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(pytest().arg(PACKAGES))?;
+    Ok(Outcome::Passed)
+}
+
 /// Tests in `tests/python`, with the server of this checkout.
 fn pytest() -> Command {
     let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--durations=15", "--durations-min=2"]);
@@ -350,7 +369,10 @@ fn python_on(store: &str, commands: &mut Commands) -> Result<Outcome> {
     let cache = format!("cache_dir={}", workspace::target().join("pytest").join(store).display());
     let tests = |more: &[&str]| {
         let mut tests = pytest();
-        tests.args(["--ignore", TRANSCRIPTS_ON_POSTGRES, "-o", &cache]).args(more).env("SEGNO_TEST_STORE", store);
+        tests
+            .args(["--ignore", TRANSCRIPTS_ON_POSTGRES, "--ignore", PACKAGES, "-o", &cache])
+            .args(more)
+            .env("SEGNO_TEST_STORE", store);
         // The second run comes with `--full` alone.
         tests.env("SEGNO_DEPLOYMENT_KILLS", if store == "postgres" { "100" } else { "10" });
         tests
@@ -499,11 +521,19 @@ fn versions_are_compared(commands: &mut Commands) -> Result<()> {
     Ok(())
 }
 
-/// The server as it is released: every transcript, and crashes.
+/// The server as it is released: every transcript, crashes, and the packages with the static binary. The crashes need the dynamic one:
+/// they put a library before its calls of the C library.
 pub fn release(commands: &mut Commands) -> Result<Outcome> {
     commands.run(&mut cargo(&["build", "--release", "--package", "segno"]))?;
     let released = workspace::target().join("release/segno");
     transcripts_of(&released, commands)?;
     commands.run(harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10", "--binary"]).arg(released))?;
+    let mut binaries = Vec::new();
+    for (mut build, binary) in dist::builds()? {
+        commands.run(&mut build)?;
+        binaries.push(binary);
+    }
+    commands.run(&mut dist::pack(&binaries, &dist::release()))?;
+    commands.run(pytest().arg(PACKAGES).env("SEGNO_RELEASE", dist::release()))?;
     Ok(Outcome::Passed)
 }

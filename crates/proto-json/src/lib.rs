@@ -28,9 +28,7 @@ const PAYLOADS: &str = "temporal.api.common.v1.Payloads";
 /// The descriptor of a message by its full name, such as `temporal.api.history.v1.HistoryEvent`.
 pub fn descriptor(name: &str) -> Option<MessageDescriptor> {
     static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-        let mut set = FileDescriptorSet::decode(DESCRIPTORS).expect("the build wrote these descriptors");
-        // Comments, which are half of it.
-        set.file.iter_mut().for_each(|file| file.source_code_info = None);
+        let set = FileDescriptorSet::decode(DESCRIPTORS).expect("the build wrote these descriptors");
         DescriptorPool::from_file_descriptor_set(set).expect("they are complete")
     });
     POOL.get_message_by_name(name)

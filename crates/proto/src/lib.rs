@@ -75,4 +75,4 @@ pub struct HttpRoute {
 include!(concat!(env!("OUT_DIR"), "/routes.rs"));
 
 /// The encoded descriptor set of everything generated here, for server reflection.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+pub static DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

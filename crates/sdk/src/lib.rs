@@ -373,6 +373,10 @@ macro_rules! select {
 #[cfg(doctest)]
 mod calls_in_workflows {}
 
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+mod readme {}
+
 /// For the macros of this crate.
 #[doc(hidden)]
 pub mod __private {
