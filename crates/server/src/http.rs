@@ -32,6 +32,7 @@ use crate::{
     security::{
         Credentials,
         tls::{Protocol, Stream},
+        tls_mistakes,
     },
 };
 
@@ -106,7 +107,7 @@ async fn accept(
                 None => Stream::Plain(stream),
                 Some(tls) => match tls.accept(stream, Protocol::Http).await {
                     Ok(stream) => stream,
-                    Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(error) => return tls_mistakes::note(&error),
                 },
             };
             let certificate = stream.certificate_subject();
