@@ -150,6 +150,10 @@ async fn accept(
                     }
                     let admitted = match guard.admit(&request, &credentials).await {
                         Ok(admitted) => admitted,
+                        Err(status) if http_access::is_forbidden_page(&request, &status) => {
+                            let caller = guard.security.refused_caller(&credentials).await;
+                            return Ok(web.forbidden(request.into_parts().0, caller, &status).await);
+                        }
                         Err(status) => {
                             let asked = guard.ask_to_log_in(&request, &status);
                             return Ok(asked.unwrap_or_else(|| http_access::refused(&status).map(Either::Left)));

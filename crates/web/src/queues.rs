@@ -127,7 +127,7 @@ fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>, i
             @if found.pollers.is_empty() && is_own {
                 p { span.faint { "The server itself executes scripts; no worker polls this queue." } }
             } @else if found.pollers.is_empty() {
-                p { @if waits { strong.bad { "Nobody polls it." } } @else { span.faint { "nobody polls it" } } }
+                p { @if waits { strong.bad { "No worker polls it." } } @else { span.faint { "no worker polls it" } } }
             } @else {
                 ul.pollers { @for poller in &found.pollers {
                     li { (poller.identity) " " span.faint { "polled " (times::relative(poller.last_access_time.as_ref())) } }

@@ -42,6 +42,7 @@ pub mod search_attribute;
 pub mod task_queue;
 mod verification;
 pub mod watch;
+mod why;
 pub mod worker;
 pub mod workflow;
 

@@ -23,11 +23,11 @@ use segno_proto::{
 
 use super::*;
 
-const SECOND: Nanos = 1_000_000_000;
+pub(super) const SECOND: Nanos = 1_000_000_000;
 /// 2001-09-09T01:46:40Z.
-const NOW: Nanos = 1_000_000_000 * SECOND;
+pub(super) const NOW: Nanos = 1_000_000_000 * SECOND;
 
-fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
+pub(super) fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
     let mut info = RunInfo {
         run_key: 1,
         workflow_id: "order-7".to_owned(),
@@ -49,7 +49,7 @@ fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
     Run::decode(stored.freeze()).expect("a run")
 }
 
-fn seen(run: &Run) -> RunSnapshot<'_> {
+pub(super) fn seen(run: &Run) -> RunSnapshot<'_> {
     RunSnapshot {
         run,
         now: NOW,
@@ -60,6 +60,9 @@ fn seen(run: &Run) -> RunSnapshot<'_> {
         script: None,
         namesake: false,
         close_event: None,
+        children: BTreeMap::new(),
+        updates: BTreeMap::new(),
+        cancel: None,
     }
 }
 
@@ -153,14 +156,14 @@ fn closed(
 }
 
 #[test]
-fn nobody_polls_the_queue() {
+fn no_worker_polls_the_queue() {
     let run = run(|_, state| state.task = Some(waiting_task()));
     let never = only(&seen(&run));
     assert_eq!(never.kind, "NO_POLLER");
     assert_eq!(
         never.text,
-        "The workflow task waits since 2001-09-09T01:46:10Z (for 30 s): nobody polls task queue \"orders\" for workflow \
-         tasks (nobody has since the server started)."
+        "The workflow task waits since 2001-09-09T01:46:10Z (for 30 s): no worker polls task queue \"orders\" for workflow \
+         tasks (none has since the server started)."
     );
     assert!(never.hint.starts_with("Start a worker on task queue \"orders\""), "{}", never.hint);
     let mut gone = seen(&run);
@@ -282,7 +285,7 @@ fn a_script_waits_for_an_operator() {
         "It waits for an operator: the turn of the script took longer than 10 s in 5 attempts, and is not tried again by \
          itself."
     );
-    assert!(reason.hint.contains("segno flow migrate -w"), "{}", reason.hint);
+    assert!(reason.hint.contains("`segno flow migrate --workflow-id order-7`"), "{}", reason.hint);
 }
 
 #[test]
@@ -375,7 +378,7 @@ fn an_activity_waits_for_a_worker() {
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "NO_POLLER");
     assert!(
-        reason.text.starts_with("Activity charge (id 5) waits since 2001-09-09T01:46:20Z (for 20 s): nobody polls")
+        reason.text.starts_with("Activity charge (id 5) waits since 2001-09-09T01:46:20Z (for 20 s): no worker polls")
     );
     let mut served = seen(&run);
     let service = QueueService { polls_waiting: 1, last_poll: Some(NOW), backlog: 0 };
@@ -443,7 +446,7 @@ fn the_run_is_paused() {
     let reason = only(&seen(&idle));
     assert_eq!(reason.kind, "PAUSED");
     assert!(reason.text.contains("is paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
-    assert!(reason.hint.contains("segno workflow unpause -w"), "{}", reason.hint);
+    assert!(reason.hint.contains("`segno workflow unpause --workflow-id order-7`"), "{}", reason.hint);
     let held = paused(|state| {
         state.task = Some(WorkflowTask { started_event_id: 3, started_time: NOW, ..Default::default() });
     });
@@ -480,7 +483,11 @@ fn an_activity_is_quarantined() {
     assert_eq!(reason.kind, "ACTIVITY_QUARANTINED");
     let text = "is quarantined since 2001-09-09T01:45:40Z (for 1 min): 2 workers were lost while they had the activity (1@a, 2@b).";
     assert!(reason.text.ends_with(text), "{}", reason.text);
-    assert!(reason.hint.contains("`segno activity reset` begins it anew"), "{}", reason.hint);
+    assert!(
+        reason.hint.contains("`segno activity reset --workflow-id order-7 --activity-id 5` begins it anew"),
+        "{}",
+        reason.hint
+    );
     // An operator who paused it learns of them, too.
     let run = activity(|activity| {
         activity.pause = Some(PauseInfo { time: NOW - 60 * SECOND, identity: "ann".to_owned(), ..Default::default() });
@@ -541,7 +548,7 @@ fn only_the_code_knows_what_it_waits_for() {
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "WAITS_IN_CODE");
     assert!(reason.text.ends_with("It has received 2 signals so far."), "{}", reason.text);
-    assert!(reason.hint.contains("segno workflow stack -w \"order-7\""));
+    assert!(reason.hint.contains("`segno workflow stack --workflow-id order-7`"));
 }
 
 #[test]
@@ -553,7 +560,7 @@ fn cancellation_is_not_seen_or_ignored() {
         state.task = Some(waiting_task());
     });
     let all = reasons(&seen(&unseen));
-    assert!(all[1].text.contains("the code has not seen that yet"), "{all:#?}");
+    assert!(all[1].text.contains("The code has not seen that yet"), "{all:#?}");
 }
 
 #[test]
@@ -586,7 +593,7 @@ fn a_script_waits_at_a_line() {
         "order waits at line 2 of order.flow for signal \"approve\" since 2001-09-09T01:46:00Z (for 40 s). Other signals have \
          come, which it does not wait for: \"aprove\"."
     );
-    assert_eq!(reason.hint, "`segno workflow signal -w \"order-7\" --name \"approve\"` sends it.");
+    assert_eq!(reason.hint, "`segno workflow signal --workflow-id order-7 --name approve` sends it.");
     assert_eq!(reason.details, ["2: await Signal.next()"]);
 }
 
@@ -625,7 +632,7 @@ fn a_turn_of_a_script_waits_runs_or_fails() {
 #[test]
 fn the_run_of_a_schedule() {
     let run = run(|_, state| state.schedule = Some(Box::new(ScheduleRun::default())));
-    assert_eq!(kinds(&seen(&run)), ["SCHEDULE"]);
+    assert_eq!(kinds(&seen(&run)), ["SCHEDULE_ENDED"]);
 }
 
 #[test]
@@ -748,8 +755,8 @@ fn an_operation_without_a_worker_names_endpoint_queue_and_namespace() {
     assert_eq!(reason.kind, "NO_POLLER");
     assert_eq!(
         reason.text,
-        "Nexus operation pay.charge of endpoint \"payments\" waits since 2001-09-09T01:46:10Z (for 30 s): nobody polls task \
-         queue \"handlers\" of namespace \"finance\" for Nexus tasks (nobody has since the server started)."
+        "Nexus operation pay.charge of endpoint \"payments\" waits since 2001-09-09T01:46:10Z (for 30 s): no worker polls task \
+         queue \"handlers\" of namespace \"finance\" for Nexus tasks (none has since the server started)."
     );
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "NO_ENDPOINT");

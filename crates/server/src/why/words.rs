@@ -74,7 +74,7 @@ pub(super) fn paused_by(pause: &PauseInfo, now: Nanos) -> String {
     if !pause.rule_id.is_empty() {
         return format!("the workflow rule {} {}", text(&pause.rule_id), since(pause.time, now));
     }
-    let who = if pause.identity.is_empty() { "somebody" } else { &pause.identity };
+    let who = if pause.identity.is_empty() { "an unnamed client" } else { &pause.identity };
     let why = match pause.reason.as_str() {
         "" => String::new(),
         reason => format!(" ({})", text(reason)),
