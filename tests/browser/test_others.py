@@ -11,7 +11,10 @@ def test_edit_check_deploy_and_look_into_a_script(tab, living):
     source = tab.page.get_by_label("Source")
     source.fill("workflow greeting(name) { return nme }")
     tab.page.get_by_role("button", name="Check").click()
-    tab.page.wait_for_selector(".findings >> text=line 1")
+    tab.page.wait_for_selector(".notice.bad .findings >> text=line 1")
+    tab.page.get_by_role("button", name="Deploy and activate").click()
+    tab.page.wait_for_selector(".notice.bad >> text=It is not deployed")
+    assert tab.page.locator(".notice.good").count() == 0
     source.fill(SCRIPT)
     tab.page.get_by_label("File name").fill("greeting.flow")
     tab.page.get_by_role("button", name="Check").click()
@@ -52,6 +55,43 @@ def test_a_schedule_on_its_calendar(tab, living):
     tab.page.wait_for_selector("#status >> text=Active")
     tab.page.get_by_role("button", name="Trigger now").click()
     tab.page.wait_for_selector("#recent tbody tr")
+
+
+def test_a_schedule_is_created_paused_and_edited(tab, living):
+    tab.is_refused = True
+    tab.open("/ui/default/schedules")
+    tab.page.locator("summary", has_text="Create schedule").click()
+    form = tab.page.locator("details[open] form")
+    form.get_by_label("Schedule id").fill("weekly")
+    form.get_by_label("Workflow type").fill("Report")
+    form.get_by_label("Task queue").fill("reports")
+    form.get_by_label("Times").fill("every now and then")
+    form.get_by_role("button", name="Create").click()
+    tab.page.wait_for_selector(".notice.bad >> text=is no interval")
+    form.get_by_label("Times").fill("0 6 * * 1\nevery 90m")
+    form.get_by_label("If the workflow before").select_option(label="one waits, further ones are skipped")
+    form.get_by_label("Begin paused").check()
+    form.get_by_role("button", name="Create").click()
+    tab.page.wait_for_url(re.compile("/schedules/weekly$"))
+    assert tab.page.inner_text("#status") == "Paused"
+    assert "The schedule does not act at these times" in tab.page.inner_text("#calendar")
+    tab.open("/ui/default/schedules")
+    assert "none while paused" in tab.page.locator("tr.paused", has_text="weekly").inner_text()
+    tab.open("/ui/default/schedules/weekly")
+    tab.page.locator("summary", has_text="Edit").click()
+    form = tab.page.locator("details[open] form")
+    assert form.get_by_label("Times").input_value() == "every 90m\n0 6 * * 1"
+    form.get_by_label("Times").fill("0 7 * * 1")
+    form.get_by_label("Notes").fill("an hour later")
+    form.get_by_role("button", name="Save").click()
+    tab.page.wait_for_selector(".notice.good >> text=The schedule is changed")
+
+    async def described():
+        return (await living.client.get_schedule_handle("weekly").describe()).schedule
+
+    schedule = living.call(described())
+    assert (schedule.state.note, schedule.state.paused, schedule.policy.overlap.name) == ("an hour later", True, "BUFFER_ONE")
+    assert not schedule.spec.intervals and schedule.spec.calendars[0].hour[0].start == 7
 
 
 def test_namespaces_and_attributes(tab):

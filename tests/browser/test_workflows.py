@@ -135,6 +135,58 @@ def test_why_it_waits(tab, living):
     assert "Timer 2 fires at" in tab.page.inner_text("#now")
 
 
+def test_severity_has_a_word_and_a_colour_of_its_own(tab):
+    seen = {}
+    for name, word in [("order-2001", "Waiting"), ("order-2002", "Delayed"), ("crashing", "Stuck")]:
+        tab.open(f"/ui/default/workflows/{name}")
+        tab.until(f"document.querySelector('#now .severity')?.innerText.includes('{word}')", 30)
+        style = "getComputedStyle(document.querySelector('#now .severity'))"
+        tab.page.evaluate("document.documentElement.dataset.theme = 'light'")
+        light = tab.page.evaluate(f"{style}.backgroundColor")
+        tab.page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        seen[word] = (light, tab.page.evaluate(f"{style}.backgroundColor"))
+    assert len({light for light, _ in seen.values()}) == 3 and len({dark for _, dark in seen.values()}) == 3, seen
+    assert all(light != dark for light, dark in seen.values())
+    tab.open("/ui/default/workflows")
+    waits = lambda name: tab.page.locator("#rows tr", has=tab.page.get_by_role("link", name=name, exact=True)).locator(".waits")
+    assert waits("order-2001").inner_text().split() == ["●", "Waiting", "a", "timer"]
+    assert waits("order-2002").inner_text().split() == ["▲", "Delayed", "activity", "charge_card"]
+    assert waits("crashing").inner_text().split()[:2] == ["■", "Stuck"]
+    assert "Delayed a worker on invoices" in " ".join(waits("invoice-1").inner_text().split())
+
+
+def test_a_parent_says_what_its_child_waits_for(tab, living):
+    living.call(living.order("parent", slow=True))
+    tab.open("/ui/default/workflows/parent")
+    tab.page.wait_for_selector("#now .because >> text=fires at", timeout=15_000)
+    assert 'It waits for the child workflow "parent-shipment"' in tab.page.inner_text("#now")
+
+
+def test_failed_attempts_are_drawn(tab):
+    tab.open("/ui/default/workflows/order-1003")
+    tab.page.wait_for_selector("svg.drawing")
+    # Two attempts failed before the third one; each has its own bar.
+    row = tab.page.locator("svg.drawing g.activity", has_text="charge_card")
+    assert row.locator("rect.attempt-bar").count() == 2
+    lefts = [float(bar.get_attribute("x")) for bar in row.locator("rect.attempt-bar").all()]
+    assert lefts[0] < lefts[1] < float(row.locator("rect.bar.done").get_attribute("x"))
+    tab.open("/ui/default/workflows/order-2002")
+    row = tab.page.locator("svg.drawing g.activity", has_text="charge_card")
+    assert row.locator("rect.attempt-bar").count() >= 1
+
+
+def test_forms_offer_the_names_that_the_worker_told(tab, living):
+    living.call(living.order("named", approval=True))
+    tab.open("/ui/default/workflows/named")
+    tab.page.locator("summary", has_text="Signal").click()
+    tab.page.locator("details[open] form").get_by_label("Signal name").focus()
+    names = lambda kind: f"[...document.querySelectorAll('#names-{kind} option')].map(option => option.value).join()"
+    tab.until(f"{names('signal')} === 'approve'")
+    assert tab.page.evaluate(names("update")) == "add_note"
+    assert tab.page.evaluate(names("query")) == "state"
+    living.call(living.client.get_workflow_handle("named").terminate())
+
+
 def test_signal_update_query_and_live_status(tab, living):
     living.call(living.order("asked", approval=True))
     tab.open("/ui/default/workflows/asked")
@@ -209,6 +261,34 @@ def test_history_and_reset_by_a_click(tab, living):
     tab.page.wait_for_selector("ol.chain li >> nth=1")
     assert tab.page.locator("ol.chain li").count() == 2
     living.call(living.client.get_workflow_handle("again").terminate())
+
+
+def test_the_history_is_searched(tab, living):
+    living.call(living.order("searched", approval=True))
+    tab.open("/ui/default/workflows/searched")
+    tab.page.wait_for_selector("#now >> text=the code waits")
+    tab.page.get_by_role("link", name="History").click()
+    events = tab.page.locator("ol.events > li")
+    events.first.wait_for()
+    every = events.count()
+    tab.page.get_by_label("Text").fill("CHARGE_CARD")
+    tab.page.get_by_role("button", name="Show").click()
+    tab.page.wait_for_url(re.compile("find=CHARGE_CARD"))
+    assert 0 < events.count() < every and f"of {every} events" in tab.page.inner_text("#events")
+    assert all("Activity task" in text for text in events.all_inner_texts())
+    tab.page.get_by_role("link", name="All events").click()
+    tab.page.wait_for_url(lambda url: "find" not in url)
+    tab.page.get_by_label("Type").select_option("Activity task scheduled")
+    tab.page.get_by_role("button", name="Show").click()
+    tab.page.wait_for_url(re.compile("kind=Activity"))
+    assert events.count() == 3, events.all_inner_texts()
+    tab.page.get_by_label("Text").fill("nothing like it")
+    tab.page.get_by_role("button", name="Show").click()
+    tab.page.wait_for_selector("text=No event matches")
+    tab.open(tab.page.url.split("?")[0].removeprefix(tab.url) + "?at=5")
+    found = tab.page.locator("ol.events > li[aria-current]")
+    assert found.get_attribute("id") == "event-5" and found.locator("details").get_attribute("open") is not None
+    living.call(living.client.get_workflow_handle("searched").terminate())
 
 
 def test_history_as_a_file(server, living):

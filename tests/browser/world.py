@@ -114,6 +114,15 @@ class Order:
 
 
 @workflow.defn
+class Crashing:
+    """Code with a mistake: its workflow task fails again and again."""
+
+    @workflow.run
+    async def run(self) -> None:
+        raise RuntimeError("a mistake in the code")
+
+
+@workflow.defn
 class Parcel:
     """Stays on its version of the workers until it arrives."""
 
@@ -171,7 +180,7 @@ class World:
         async with Worker(
             self.client,
             task_queue=QUEUE,
-            workflows=[Order, Shipment, Many],
+            workflows=[Order, Shipment, Many, Crashing],
             activities=[reserve_stock, charge_card, send_mail, note],
             max_concurrent_activities=200,
             workflow_runner=UnsandboxedWorkflowRunner(),
@@ -252,6 +261,9 @@ class World:
         await self.order("order-2002", broken=True)
         await self.order("order-2003", approval=True)
         await self.client.start_workflow("Invoice", 7, id="invoice-1", task_queue="invoices")
+        await self.client.start_workflow(
+            Crashing.run, id="crashing", task_queue=QUEUE, task_timeout=timedelta(seconds=1)
+        )
         failed = await self.order("order-3001", broken=True)
         await asyncio.gather(*(one.result() for one in done))
         await failed.terminate("a customer changed their mind")

@@ -144,7 +144,7 @@ def call(channel: grpc.Channel, path: str, message: bytes, key: str | None) -> g
         return grpc.StatusCode.OK
     except grpc.RpcError as error:
         # Features that are turned off are refused with the same code and other words.
-        if error.code() == DENIED and error.details() != "Request unauthorized.":
+        if error.code() == DENIED and not error.details().startswith("Request unauthorized: "):
             return grpc.StatusCode.UNIMPLEMENTED
         return error.code()
 
@@ -347,7 +347,10 @@ def test_names_ids_and_repeated_fields_do_not_open_doors(guarded: Callable[..., 
                 metadata=[("authorization", f"Bearer {key}")],
                 timeout=5,
             )
-        assert refused.value.code() == DENIED and refused.value.details() == "Request unauthorized."
+        assert refused.value.code() == DENIED
+        assert refused.value.details() == (
+            "Request unauthorized: key mine has mine:admin; GetWorkflowExecutionHistory needs default:read."
+        )
 
 
 # ---- workers
@@ -549,6 +552,46 @@ async def test_tls_and_keys_with_the_stock_sdk_and_cli(guarded: Callable[..., Gu
     assert http(f"{url}/healthz", context=context) == 200
     assert http(f"{url}/metrics", context=context) == 401
     assert http(f"{url}/metrics", key=server.admin, context=context) == 200
+
+
+def test_mistakes_with_tls_are_told_on_both_sides(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
+    encrypted, plain = guarded(tls=True), guarded()
+    root = ["--tls-ca-path", str(encrypted.certificates / "ca.pem")]
+    other = tmp_path / "other"
+    done("tls", "init", "--dir", str(other))
+    listing = ["workflow", "list", "--address"]
+    for words, told, logged, server in [
+        ([encrypted.address], "say --tls, or --tls-ca-path", "a client does not use TLS", encrypted),
+        ([plain.address, "--tls"], "it does not speak TLS", "a client uses TLS, and this port is not encrypted", plain),
+        ([encrypted.address, "--tls"], "--tls-ca-path FILE", "does not know the authority that issued", encrypted),
+        (
+            [encrypted.address, "--tls-ca-path", str(other / "ca.pem")],
+            "--tls-ca-path FILE",
+            "does not know the authority that issued",
+            encrypted,
+        ),
+        (
+            [encrypted.address, *root, "--tls-server-name", "elsewhere.example"],
+            "--tls-server-name NAME",
+            "does not have the name by which the client connects",
+            encrypted,
+        ),
+    ]:
+        refused = segno(*listing, *words, SEGNO_API_KEY=server.admin)
+        assert refused.returncode != 0 and told in refused.stderr, refused.stderr
+        deadline = time.monotonic() + 5
+        while logged not in server.server.log.read_text():
+            assert time.monotonic() < deadline, server.server.log.read_text()
+            time.sleep(0.1)
+    # Browsers are told so, too.
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{encrypted.server.http_port}/ui/", timeout=5)
+    assert refused.value.code == 400 and b"begins with https://" in refused.value.read()
+    # The log of a server that wants certificates of its clients says that one is missing.
+    strict = guarded("--tls-client-ca", str(encrypted.certificates / "ca.pem"), tls=True)
+    strict_root = ["--tls-ca-path", str(strict.certificates / "ca.pem")]
+    assert segno(*listing, strict.address, *strict_root, SEGNO_API_KEY=strict.admin).returncode != 0
+    assert "a client showed no certificate" in strict.server.log.read_text()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

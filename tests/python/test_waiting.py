@@ -191,7 +191,7 @@ def test_a_misspelt_signal_to_a_script_is_told(server: SegnoServer, tmp_path: Pa
     assert segno(server, "workflow", "signal", "-w", "misspelt-1", "--name", "aprove")[0] == 0
     _, output, _ = segno(server, "workflow", "why", "-w", "misspelt-1")
     assert 'for signal "approve" since' in output and 'which it does not wait for: "aprove".' in output, output
-    assert '`segno workflow signal -w "misspelt-1" --name "approve"` sends it.' in output, output
+    assert '`segno workflow signal --workflow-id misspelt-1 --name approve` sends it.' in output, output
     assert segno(server, "workflow", "signal", "-w", "misspelt-1", "--name", "approve", "-i", "1")[0] == 0
     assert segno(server, "workflow", "result", "-w", "misspelt-1")[:2] == (0, "1\n")
 
@@ -203,7 +203,7 @@ def test_a_misspelt_signal_to_a_script_is_told(server: SegnoServer, tmp_path: Pa
         (NOT_THERE, "`segno schedule list`", ["schedule", "describe", "-s", "no-such"]),
         (NOT_THERE, "`segno activity list`", ["activity", "describe", "-a", "no-such"]),
         (NOT_THERE, "`segno worker list`", ["worker", "describe", "no-such"]),
-        (UNREADABLE, "--workflow-id order-7", ["workflow", "why", "order-7"]),
+        (UNREADABLE, "unexpected argument 'order-7'", ["workflow", "why", "order-7", "order-8"]),
         (UNREADABLE, "<--pause|--unpause>", ["schedule", "toggle", "-s", "no-such"]),
         (UNREADABLE, "<--event-id <ID>|--to <PLACE>>", ["workflow", "reset", "-w", "no-such"]),
         (UNAVAILABLE, "it does not speak TLS", ["workflow", "list", "--tls"]),

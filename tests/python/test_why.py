@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from temporalio import activity, workflow
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowUpdateStage
 from temporalio.common import RetryPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -69,10 +70,33 @@ async def reason(cli: Cli, workflow_id: str, kind: str) -> dict[str, Any]:
     return found[0]
 
 
-async def test_nobody_polls_until_a_worker_comes(env: Env, cli: Cli):
+@workflow.defn
+class Waits:
+    @workflow.run
+    async def run(self) -> str:
+        await workflow.wait_condition(lambda: False)
+        return ""
+
+    @workflow.update
+    async def approve(self, by: str) -> None:
+        await workflow.wait_condition(lambda: False)
+
+
+@workflow.defn
+class Grandparent:
+    @workflow.run
+    async def run(self, generations: int) -> None:
+        if generations:
+            id = f"{workflow.info().workflow_id}-child"
+            await workflow.execute_child_workflow(Grandparent.run, generations - 1, id=id)
+        await workflow.execute_activity("no_such_activity", start_to_close_timeout=timedelta(seconds=5))
+
+
+async def test_no_worker_polls_until_a_worker_comes(env: Env, cli: Cli):
     handle = await env.start(Echo, "x")
     told = await reason(cli, handle.id, "NO_POLLER")
     assert env.task_queue in told["text"] and "Start a worker" in told["hint"]
+    assert (told["severity"], told["brief"]) == ("DELAYED", f"a worker on {env.task_queue}")
     async with env.worker(Echo):
         await handle.result()
     assert await kinds(cli, handle.id) == ["COMPLETED"]
@@ -116,6 +140,77 @@ async def test_activities_timers_and_code_that_waits(env: Env, cli: Cli):
         await paying.result()
         for handle in (sleeping, waiting):
             await handle.terminate()
+
+
+async def test_what_a_child_waits_for_is_told_with_its_parents(env: Env, cli: Cli):
+    async with env.worker(Grandparent, declined):
+        handle = await env.start(Grandparent, 2)
+        told = await reason(cli, handle.id, "CHILD")
+        child = {}
+        for _ in range(100):
+            told = await reason(cli, handle.id, "CHILD")
+            below = told.get("because", [{}])[0]
+            child = below.get("because", [{}])[0]
+            if child.get("kind") == "NOT_REGISTERED":
+                break
+            await asyncio.sleep(0.1)
+        assert child["kind"] == "NOT_REGISTERED" and "no_such_activity" in child["text"], told
+        assert "Deploy workers that register it" in child["hint"]
+        # The parents are stuck, because the activity is.
+        assert [told["severity"], below["severity"], child["severity"]] == ["STUCK"] * 3
+        text = await cli.text("workflow", "why", "-w", handle.id)
+        assert "\n    - [stuck] Activity no_such_activity" in text, text
+        # The suggested command is complete.
+        command = re.search(r"`segno (activity reset [^`]*)`", child["hint"])
+        assert command and f"--workflow-id {handle.id}-child-child --activity-id" in command.group(1)
+        await cli.text(*command.group(1).split())
+        for id in (f"{handle.id}-child-child", f"{handle.id}-child", handle.id):
+            await env.client.get_workflow_handle(id).terminate()
+
+
+async def test_a_type_that_no_worker_has(env: Env, cli: Cli):
+    async with env.worker(Echo):
+        handle = await env.client.start_workflow("NoSuchType", id=f"{env.name}-unknown", task_queue=env.task_queue)
+        told = await reason(cli, handle.id, "NOT_REGISTERED")
+        assert told["severity"] == "STUCK" and "do not have the workflow type NoSuchType" in told["hint"]
+        await handle.terminate()
+
+
+async def test_updates_have_name_and_age_and_a_cancellation_who_and_why(env: Env, cli: Cli):
+    async with env.worker(Waits):
+        handle = await env.start(Waits)
+        await handle.start_update(Waits.approve, "ann", id="u-1", wait_for_stage=WorkflowUpdateStage.ACCEPTED)
+        told = await reason(cli, handle.id, "UPDATE")
+        assert told["text"].startswith('Update "approve" (id "u-1") was accepted at'), told
+        assert f"`segno workflow stack --workflow-id {handle.id}`" in told["hint"]
+        await cli.text("workflow", "cancel", "-w", handle.id, "--reason", "not wanted")
+        asked = await reason(cli, handle.id, "CANCELED")
+        assert "cancellation was requested by" in asked["text"] and "because: not wanted" in asked["text"], asked
+
+
+async def test_schedules_batches_and_activities_without_a_workflow(env: Env, cli: Cli):
+    name = env.name
+    await cli.text("schedule", "create", "-s", name, "--interval", "1h", "--type", "Echo", "-t", name)
+    told = await cli.json("schedule", "why", "-s", name)
+    assert (told["id"], [one["kind"] for one in told["reasons"]]) == (name, ["SCHEDULE"])
+    await cli.text("schedule", "toggle", "-s", name, "--pause", "--reason", "audit")
+    assert (await cli.text("schedule", "why", "-s", name)).startswith(
+        f"Schedule {name}.\n- [waiting] The schedule is paused (audit)"
+    )
+    await cli.text("schedule", "delete", "-s", name, "--yes")
+    start = ["activity", "start", "-a", name, "--type", "send", "-t", name, "--start-to-close-timeout", "9s"]
+    await cli.text(*start)
+    told = await cli.json("activity", "why", name)
+    assert (told["workflowType"], told["reasons"][0]["kind"]) == ("send", "NO_POLLER")
+    await cli.text("activity", "terminate", "-a", name)
+    assert (await cli.json("activity", "why", "-a", name))["reasons"][0]["kind"] == "TERMINATED"
+    started = await cli.json("workflow", "terminate", "-q", f"WorkflowId = '{name}-none'", "--yes")
+    job = started["batchJobId"]
+
+    async def is_over() -> bool:
+        return (await cli.json("batch", "why", job))["reasons"][0]["kind"] == "BATCH_CLOSED"
+
+    await eventually(is_over)
 
 
 async def test_a_backup_of_a_running_server_is_restored(durable_server: SegnoServer, tmp_path: Path):

@@ -72,7 +72,7 @@ impl Doctor {
         let worst = found.iter().map(|finding| finding.grade).max().unwrap_or(Grade::Good);
         match self.output {
             Format::Text => output::print(&text(&found, output::Color::Auto.is_on()))?,
-            Format::Json => output::print(&json(&found).pretty())?,
+            format => output::print(&format.render(&json(&found)))?,
         }
         Ok(match worst {
             Grade::Good => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@
 
 mod args;
 mod client;
+mod command_line;
 mod commands;
 mod config_file;
 mod connections;
@@ -29,13 +30,9 @@ mod traces;
 mod version;
 mod versioning;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::process::ExitCode;
 
-use clap::{
-    CommandFactory, FromArgMatches, Parser, Subcommand,
-    builder::StyledStr,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// Every call allocates some hundred times, on one thread, and frees on another (docs/internals/decisions/012).
@@ -91,6 +88,8 @@ enum Command {
     Deployment(commands::deployment::Deployment),
     /// Endpoints of Nexus operations.
     Nexus(commands::nexus::Nexus),
+    /// Compares an old server, such as Temporal's, with this one until it is empty.
+    Migration(commands::migration::Migration),
     /// Makes, lists and revokes access keys.
     Key(commands::key::Key),
     /// Makes certificates for development.
@@ -102,6 +101,9 @@ enum Command {
     Flow(commands::flow::Flow),
     /// Prints completions for a shell.
     Completions(shells::Completions),
+    /// Prints ids that begin with a text, for completions.
+    #[command(hide = true)]
+    CompleteIds(commands::complete_ids::CompleteIds),
     /// Writes manual pages.
     #[command(hide = true)]
     Man(shells::Man),
@@ -124,9 +126,10 @@ fn main() -> ExitCode {
 
 /// Reads the command line, and what a configuration file adds to it.
 fn parse() -> anyhow::Result<Command> {
-    let (words, file) = config_file::complete(std::env::args_os().collect(), &Arguments::command())?;
-    let matches = Arguments::command().try_get_matches_from(&words).unwrap_or_else(|mut error| {
-        suggest_option(&mut error, &words);
+    let command = Arguments::command();
+    let words = command_line::move_options(&command, std::env::args_os().collect());
+    let (words, file) = config_file::complete(words, &command)?;
+    let matches = command_line::parse(&command, &words).unwrap_or_else(|error| {
         if let Some(place) = file.explain(&error) {
             eprintln!("{place}");
         }
@@ -142,28 +145,6 @@ fn parse() -> anyhow::Result<Command> {
         std::process::exit(0);
     }
     Ok(parsed.command)
-}
-
-/// Commands take ids as options. A user who types `segno workflow why order-7` is told `--workflow-id order-7`.
-fn suggest_option(error: &mut clap::Error, words: &[OsString]) {
-    let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
-        (error.kind(), error.get(ContextKind::InvalidArg))
-    else {
-        return;
-    };
-    if given.starts_with('-') {
-        return;
-    }
-    let mut command = &Arguments::command();
-    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
-        command = command.find_subcommand(word).unwrap_or(command);
-    }
-    let wants_value = |argument: &&clap::Arg| argument.is_required_set() && !argument.is_positional();
-    let option = command.get_arguments().filter(wants_value).find_map(clap::Arg::get_long);
-    if let Some(option) = option {
-        let tip = StyledStr::from(format!("to say which, use --{option} {given}"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
-    }
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -187,11 +168,13 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Worker(command) => command.run(),
         Command::Deployment(command) => command.run(),
         Command::Nexus(command) => command.run(),
+        Command::Migration(command) => command.run(),
         Command::Key(command) => command.run(),
         Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
         Command::Completions(command) => command.run(Arguments::command()),
+        Command::CompleteIds(command) => command.run(),
         Command::Man(command) => command.run(Arguments::command()),
     };
     done.map(|()| ExitCode::SUCCESS)
@@ -225,20 +208,6 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn an_id_in_the_place_of_an_option_comes_with_the_option() {
-        let told = |words: &[&str]| {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let mut error = Arguments::command().try_get_matches_from(&words).expect_err("not understood");
-            suggest_option(&mut error, &words);
-            error.to_string()
-        };
-        assert!(told(&["segno", "workflow", "why", "order-7"]).contains("--workflow-id order-7"));
-        assert!(told(&["segno", "schedule", "describe", "nightly"]).contains("--schedule-id nightly"));
-        assert!(!told(&["segno", "workflow", "why", "--wid", "order-7"]).contains("to say which"));
-        assert!(!told(&["segno", "namespace", "list", "here"]).contains("to say which"));
     }
 
     /// Every command that does something shows how it is used.

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -28,9 +28,11 @@ struct DataPlace {
     store: Option<String>,
 }
 
-/// Writes everything that is stored to a file. No server may be running on it.
+/// Writes everything that is stored to a file. From a data directory also while a server uses it.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno export --data-dir ./data --to segno.export")]
+#[command(after_help = "Example:\n  segno export --data-dir ./data --to segno.export\n\n\
+                        While a server uses the data directory, the file has a snapshot: everything that was acknowledged before \
+                        the command began. It is copied beside the file first. No node may be running on a database.")]
 pub struct Export {
     #[command(flatten)]
     place: DataPlace,
@@ -114,6 +116,42 @@ impl DataPlace {
     }
 }
 
+/// A copy of the data of a running server, which is removed when it is dropped.
+struct Snapshot {
+    directory: PathBuf,
+}
+
+impl Snapshot {
+    /// Copies a data directory that a server uses, into a directory beside a file; nothing if no server uses it.
+    fn of_server(data: &Path, beside: &Path) -> anyhow::Result<Option<Self>> {
+        if !segno_store_sqlite::is_in_use(data) {
+            return Ok(None);
+        }
+        let directory = match beside == Path::new("-") {
+            true => std::env::temp_dir().join(format!("segno-export-{}", std::process::id())),
+            false => {
+                let mut name = beside.to_owned().into_os_string();
+                name.push(".snapshot");
+                PathBuf::from(name)
+            }
+        };
+        // As private as the data directory.
+        let made = fs::DirBuilder::new().mode(0o700).create(&directory);
+        made.with_context(|| format!("creating {} for the copy", directory.display()))?;
+        let snapshot = Self { directory };
+        segno_store_sqlite::backup(data, &snapshot.directory.join(DATABASE_FILE), 0)?;
+        Ok(Some(snapshot))
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.directory) {
+            eprintln!("segno: the copy {} could not be removed: {error}", self.directory.display());
+        }
+    }
+}
+
 impl Export {
     /// Writes the file. It has its name only when it is whole.
     pub fn run(self) -> anyhow::Result<()> {
@@ -122,7 +160,15 @@ impl Export {
         if let Some(directory) = self.place.directory()?.filter(|found| !found.join(DATABASE_FILE).is_file()) {
             return Err(BackupError::Nothing(directory).into());
         }
-        let moved = self.place.with(move |store| {
+        let snapshot = match self.place.directory()? {
+            Some(directory) => Snapshot::of_server(&directory, &to)?,
+            None => None,
+        };
+        let place = match &snapshot {
+            Some(snapshot) => DataPlace { data_dir: Some(snapshot.directory.clone()), store: None },
+            None => self.place,
+        };
+        let moved = place.with(move |store| {
             if to == Path::new("-") {
                 return Ok(segno_node::export(store, BufWriter::new(io::stdout().lock()))?);
             }
@@ -145,7 +191,10 @@ impl Export {
             fs::rename(&unfinished, &to).with_context(|| format!("naming {}", to.display()))?;
             Ok(moved)
         })?;
-        print_moved("exported", moved);
+        print_moved(
+            if snapshot.is_some() { "exported from a snapshot of the running server" } else { "exported" },
+            moved,
+        );
         Ok(())
     }
 }

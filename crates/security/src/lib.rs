@@ -15,6 +15,7 @@ pub mod roles;
 pub mod rules;
 mod throttle;
 pub mod tls;
+pub mod tls_mistakes;
 
 use std::{
     borrow::Cow,
@@ -35,7 +36,7 @@ use self::{
     audit::{Audit, Entry},
     jwt::Tokens,
     limits::{CountedPoll, Limiter},
-    roles::{Grants, Roles},
+    roles::{Grants, Roles, WHOLE_SERVER},
     rules::{KnownCall, Rule, Rules, Scope},
     throttle::Throttle,
 };
@@ -48,8 +49,10 @@ pub use self::{
     tls::{ClientCertificates, ClientFiles, TlsFiles},
 };
 
-/// Temporal's words for a call that is not allowed.
-const UNAUTHORIZED: &str = "Request unauthorized.";
+/// Temporal's words for a call that is not allowed, which begin the answer.
+const UNAUTHORIZED: &str = "Request unauthorized";
+/// Grants of a caller that a refusal names.
+const GRANTS_TOLD_MAX: usize = 10;
 /// The answer to a caller with an unknown key.
 const UNKNOWN_KEY: &str = "the API key is not known here; it may have been revoked";
 /// In front of every secret, so that one is recognised wherever it turns up.
@@ -133,6 +136,32 @@ impl Caller {
         rule.one_of.iter().any(|needed| roles.include(*needed))
     }
 
+    /// Says what the caller has and what a call would need. It is told only to that caller.
+    fn refusal(&self, method: &str, rule: Rule, namespace: &str) -> Status {
+        let scope = match rule.scope {
+            Scope::Server => WHOLE_SERVER,
+            _ => namespace,
+        };
+        let needed: Vec<_> = rule.one_of.iter().map(|roles| format!("{scope}:{roles}")).collect();
+        Status::permission_denied(format!(
+            "{UNAUTHORIZED}: {} {} has {}; {method} needs {}.",
+            self.proof.name(),
+            self.name,
+            self.grants_in_words(),
+            needed.join(" or ")
+        ))
+    }
+
+    fn grants_in_words(&self) -> String {
+        let all = self.grants.texts();
+        let more = all.len().saturating_sub(GRANTS_TOLD_MAX);
+        match (all.is_empty(), more) {
+            (true, _) => "no grants".to_owned(),
+            (false, 0) => all.join(" "),
+            (false, more) => format!("{} and {more} more", all[..GRANTS_TOLD_MAX].join(" ")),
+        }
+    }
+
     /// Whether this caller may poll some queues only.
     pub fn has_limited_queues(&self) -> bool {
         !self.grants.queues.is_empty()
@@ -152,6 +181,11 @@ impl Caller {
     /// Whether this caller may look into a namespace.
     pub fn may_read(&self, namespace: &str) -> bool {
         self.grants.roles_in(namespace).include(Roles::READ)
+    }
+
+    /// Whether this caller may look at what concerns the whole server.
+    pub fn may_read_server(&self) -> bool {
+        self.grants.server.include(Roles::READ)
     }
 
     /// Whether this caller may change what is in a namespace.
@@ -376,7 +410,7 @@ impl Security {
             }
         };
         if !caller.may(rule, namespace) {
-            let status = Status::permission_denied(UNAUTHORIZED);
+            let status = caller.refusal(method, rule, namespace);
             if let Some(entry) = entry(Some(&caller)) {
                 let _ = entry.ended(status.code());
             }
@@ -423,6 +457,11 @@ impl Security {
             self.note_refusal(what, "", status);
         }
         known.map(drop)
+    }
+
+    /// The caller with these credentials, for an answer to a request that was refused.
+    pub async fn refused_caller(&self, credentials: &Credentials) -> Option<Arc<Caller>> {
+        self.current_caller(self.authentication.as_ref()?, credentials).await.ok()
     }
 
     /// Authenticates the caller by the newest keys: a node that cannot compare its keys with the database's admits only the admin,
@@ -598,7 +637,12 @@ pub fn check_queue<T>(request: &Request<T>, queue: Option<&TaskQueue>, may_be_st
     // A sticky queue belongs to its normal queue, and has no tasks of others: see `QueueKey::sticky`.
     let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32;
     let name = if is_sticky { &queue.normal_name } else { &queue.name };
-    if caller.grants.may_poll(name) { Ok(()) } else { Err(Status::permission_denied(UNAUTHORIZED)) }
+    if caller.grants.may_poll(name) {
+        return Ok(());
+    }
+    let (proof, queues) = (caller.proof.name(), caller.grants.queues.join(" "));
+    let text = format!("{UNAUTHORIZED}: {proof} {} may poll {queues}; the poll is for {name}.", caller.name);
+    Err(Status::permission_denied(text))
 }
 
 /// Whether the caller may poll the commands for one worker, whose queue is named by a random id.
@@ -629,6 +673,22 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_what_the_caller_has_and_what_the_call_needs() {
+        let grants = Grants::parse(["orders:work"]).expect("grants");
+        let name = "orders-worker".to_owned();
+        let caller = Caller { name, proof: Proof::Key, grants, calls_per_second: 0, expires: 0 };
+        let told = |method: &str, rule: Rule| caller.refusal(method, rule, "orders").message().to_owned();
+        assert_eq!(
+            told("StartWorkflowExecution", rules::WRITE),
+            "Request unauthorized: key orders-worker has orders:work; StartWorkflowExecution needs orders:write."
+        );
+        assert!(told("RegisterNamespace", rules::SERVER_ADMIN).ends_with("RegisterNamespace needs *:admin."));
+        let nothing = Caller { grants: Grants::default(), ..caller.clone() };
+        let told = nothing.refusal("RespondActivityTaskCompleted", rules::WORK_OR_WRITE, "a").message().to_owned();
+        assert!(told.ends_with("has no grants; RespondActivityTaskCompleted needs a:work or a:write."), "{told}");
+    }
 
     #[test]
     fn a_digest_that_is_remembered_is_of_the_secret_that_is_shown() {

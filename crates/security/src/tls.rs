@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::certificate;
+use super::{certificate, tls_mistakes};
 
 /// How often the files are looked at.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -152,7 +152,12 @@ impl Tls {
                 Protocol::Http => configs.http.clone(),
             }
         };
-        let accepting = TlsAcceptor::from(config).accept(stream);
+        let accepting = async {
+            match tls_mistakes::speaks_tls(&stream).await? {
+                true => TlsAcceptor::from(config).accept(stream).await,
+                false => Err(tls_mistakes::turn_away(stream, protocol).await),
+            }
+        };
         match tokio::time::timeout(HANDSHAKE_TIMEOUT, accepting).await {
             Ok(stream) => Ok(Stream::Tls(Box::new(stream?))),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),

@@ -21,7 +21,9 @@ use crate::{
     grpc::{
         AccessCalls, ClusterCalls, Disabled, FlowCalls, Operator, VerificationCalls, WorkerLeases,
         WorkflowExplanations, Workflows,
-        routing::{self, Forwarding, Route, RouteSource, of_activity, of_execution, of_operations, of_queue},
+        routing::{
+            self, Forwarding, Route, RouteSource, of_activity, of_execution, of_explained, of_operations, of_queue,
+        },
     },
     metrics::calls::MethodCalls,
     reply::{ReplyFuture, encoded, failed, message_of},
@@ -343,7 +345,7 @@ calls! {
     verification::StopRequest => verifications.stop direct, WRITE, writes short, Route::Once;
     verification::TryRunRequest => verifications.try_run direct, WRITE, reads waits, |r| Route::Workflow(r.namespace, r.workflow_id);
 
-    workflow::ExplainRequest => explanations.explain within, READ, reads short, |r| Route::Workflow(r.namespace, r.workflow_id);
+    workflow::ExplainRequest => explanations.explain within, READ, reads short, |r| of_explained(r);
     workflow::DescribeQueueRequest => explanations.describe_queue direct, READ, reads short, |r| Route::Home(r.namespace, r.task_queue);
 }
 

@@ -32,6 +32,7 @@ use crate::{
     security::{
         Credentials,
         tls::{Protocol, Stream},
+        tls_mistakes,
     },
 };
 
@@ -106,7 +107,7 @@ async fn accept(
                 None => Stream::Plain(stream),
                 Some(tls) => match tls.accept(stream, Protocol::Http).await {
                     Ok(stream) => stream,
-                    Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(error) => return tls_mistakes::note(&error),
                 },
             };
             let certificate = stream.certificate_subject();
@@ -149,6 +150,10 @@ async fn accept(
                     }
                     let admitted = match guard.admit(&request, &credentials).await {
                         Ok(admitted) => admitted,
+                        Err(status) if http_access::is_forbidden_page(&request, &status) => {
+                            let caller = guard.security.refused_caller(&credentials).await;
+                            return Ok(web.forbidden(request.into_parts().0, caller, &status).await);
+                        }
                         Err(status) => {
                             let asked = guard.ask_to_log_in(&request, &status);
                             return Ok(asked.unwrap_or_else(|| http_access::refused(&status).map(Either::Left)));

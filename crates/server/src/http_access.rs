@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use segno_http_api::flows;
-use segno_web::{Web, WebBody, guard, login};
+use segno_web::{FORM_SCRIPT, Web, WebBody, guard, login};
 use tonic::{Code, Status};
 
 use crate::security::{
@@ -104,6 +104,14 @@ impl Guard {
         let what = format!("{} {}", request.method(), uri.path());
         self.security.admit_to(&what, rule, &namespace, credentials).await
     }
+}
+
+/// Whether a known caller may not open a page, or not do what a form of one asks for: the answer is a page, too.
+pub(crate) fn is_forbidden_page<B>(request: &Request<B>, status: &Status) -> bool {
+    let headers = request.headers();
+    let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let shows_pages = accepts.contains("text/html") || headers.contains_key(FORM_SCRIPT);
+    status.code() == Code::PermissionDenied && Web::has(request.uri().path()) && shows_pages
 }
 
 /// The credentials in a request. Browsers have the key in a cookie.

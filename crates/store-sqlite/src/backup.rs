@@ -106,6 +106,11 @@ pub fn backup(directory: &Path, target: &Path, bytes_per_second: u64) -> Result<
     Ok(CopySummary { bytes, schema, online: lock.is_none() })
 }
 
+/// Whether a server has the data directory open.
+pub fn is_in_use(directory: &Path) -> bool {
+    matches!(open::lock(directory), Err(OpenError::InUse { .. }))
+}
+
 /// Puts a copy into a data directory that has no database.
 ///
 /// Once this returns, the directory can be served and is on stable storage.

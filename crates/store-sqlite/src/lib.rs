@@ -39,7 +39,7 @@ use segno_store::{
     OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, Store, Threads, Write, ready,
 };
 
-pub use backup::{BackupError, CopySummary, Inspection, backup, compact, inspect, newest_schema, restore};
+pub use backup::{BackupError, CopySummary, Inspection, backup, compact, inspect, is_in_use, newest_schema, restore};
 use checkpoint::Checkpointer;
 pub use checkpoint::WalStatus;
 pub use open::{DATABASE_FILE, LOCK_FILE, OpenError};

@@ -27,6 +27,7 @@ const ASSETS: &[Asset] = &[
     Asset { name: "live.js", kind: SCRIPT, content: include_str!("assets/live.js") },
     Asset { name: "logo.svg", kind: "image/svg+xml", content: include_str!("assets/logo.svg") },
     Asset { name: "main.js", kind: SCRIPT, content: include_str!("assets/main.js") },
+    Asset { name: "names.js", kind: SCRIPT, content: include_str!("assets/names.js") },
     Asset { name: "script.js", kind: SCRIPT, content: include_str!("assets/script.js") },
     Asset { name: "style.css", kind: "text/css; charset=utf-8", content: include_str!("assets/style.css") },
     Asset { name: "theme.js", kind: SCRIPT, content: include_str!("assets/theme.js") },

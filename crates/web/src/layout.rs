@@ -1,18 +1,20 @@
 //! What all pages have in common: head, navigation, notices, tables.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+};
 
 use http::{Method, Response, StatusCode};
 use maud::{DOCTYPE, Markup, html};
-use segno_proto::{enums::WorkflowExecutionStatus, workflowservice::ListNamespacesRequest};
+use segno_proto::enums::WorkflowExecutionStatus;
+use segno_security::{Caller, Proof};
 use tonic::{Code, Status};
 
 use super::{
-    Outcome, PageRequest, Web, WebBody, codec::Codec, forms::encode, html as respond_html, http_status, redirect,
+    Outcome, PageRequest, Web, WebBody, codec::Codec, forms::encode, html as respond_html, http_status, login::LOGOUT,
+    redirect,
 };
-
-/// Most namespaces in the list of the navigation.
-const NAMESPACES_MAX: i32 = 200;
 
 /// A page without what is around it.
 pub(super) struct Page {
@@ -39,9 +41,14 @@ pub(super) struct Shell {
     namespaces: Vec<String>,
     address: String,
     has_cluster: bool,
+    /// Who reads, if callers have to be known.
+    caller: Option<Arc<Caller>>,
     /// Where the browser has payloads decoded.
     codec: Option<Codec>,
 }
+
+/// Areas about the whole server.
+const SERVER_AREAS: [&str; 3] = ["namespaces", "cluster", "server"];
 
 /// Address and name of the entries of the navigation.
 const AREAS: [(&str, &str); 11] = [
@@ -60,20 +67,29 @@ const AREAS: [(&str, &str); 11] = [
 
 impl Shell {
     pub(super) async fn of(web: &Web, asked: &PageRequest<'_>, codec: Option<Codec>) -> Self {
-        let request = ListNamespacesRequest { page_size: NAMESPACES_MAX, ..Default::default() };
-        let listed = web.call(request).await;
-        let listed = listed.map(|listed| listed.namespaces).unwrap_or_default();
-        let names = listed.into_iter().filter_map(|namespace| namespace.namespace_info).map(|info| info.name);
         let namespace = asked.path.first().cloned().unwrap_or_default();
-        // A caller that may see only some of them does not learn of the others.
-        let is_shown = |name: &String| asked.caller.as_ref().is_none_or(|caller| caller.may_read(name));
-        let mut namespaces: Vec<_> = names.filter(is_shown).collect();
+        let mut namespaces = web.readable_namespaces(asked.caller.as_ref()).await;
         if !namespaces.contains(&namespace) {
             namespaces.push(namespace.clone());
         }
         let path: Vec<_> = asked.path.iter().map(|part| encode(part)).collect();
         let address = format!("/ui/{}{}", path.join("/"), asked.query.with(&[]));
-        Self { namespace, namespaces, address, has_cluster: web.node.cluster.is_some(), codec }
+        let caller = asked.caller.clone();
+        Self { namespace, namespaces, address, has_cluster: web.node.cluster.is_some(), caller, codec }
+    }
+
+    /// Whether the navigation leads to an area.
+    fn has_area(&self, area: &str) -> bool {
+        let may_open = |caller: &Arc<Caller>| match SERVER_AREAS.contains(&area) {
+            true => caller.may_read_server(),
+            false => caller.may_read(&self.namespace),
+        };
+        (area != "cluster" || self.has_cluster) && self.caller.as_ref().is_none_or(may_open)
+    }
+
+    /// Whether the reader may change what is in the namespace.
+    fn may_write(&self) -> bool {
+        self.caller.as_ref().is_none_or(|caller| caller.may_write(&self.namespace))
     }
 
     /// The whole document.
@@ -87,7 +103,7 @@ impl Shell {
                     (head(&page.title))
                     script type="module" src="/ui/assets/main.js" {}
                 }
-                body data-in-namespace=(self.namespace) data-codec=[self.codec.as_ref().map(|codec| &codec.endpoint)] data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
+                body class=[(!self.may_write()).then_some("read-only")] data-in-namespace=(self.namespace) data-codec=[self.codec.as_ref().map(|codec| &codec.endpoint)] data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
                     a.skip href="#main" { "Skip to content" }
                     header.side {
                         a.brand href={ (base) "/workflows" } {
@@ -107,7 +123,7 @@ impl Shell {
                             nav aria-label="Areas" {
                                 ul {
                                     @for (address, name) in AREAS {
-                                        @if address != "cluster" || self.has_cluster {
+                                        @if self.has_area(address) {
                                             li {
                                                 a href={ (base) "/" (address) } aria-current=[(address == page.area).then_some("page")] { (name) }
                                             }
@@ -127,6 +143,12 @@ impl Shell {
                                 span role="status" data-codec-state {}
                                 span.connection role="status" data-connection {}
                                 button type="button" data-theme-toggle { "Theme: system" }
+                                @if let Some(caller) = self.caller.as_ref().filter(|caller| caller.proof != Proof::Certificate) {
+                                    form.logout method="post" action=(LOGOUT) {
+                                        span { (caller.name) }
+                                        button { "Log out" }
+                                    }
+                                }
                             }
                         }
                     }
@@ -138,16 +160,47 @@ impl Shell {
 
     /// The outcome of an action: alone for a script, or on a page.
     pub(super) fn outcome(&mut self, outcome: Outcome, asked: &PageRequest<'_>, path: &str) -> Response<WebBody> {
+        let (class, role) = if outcome.is_failure { ("bad", "alert") } else { ("good", "status") };
         let notice = html! {
-            div.notice.good role="status" data-next=[outcome.next.as_deref()] { (outcome.said) }
+            div class={ "notice " (class) } role=(role) data-next=[outcome.next.as_deref()] { (outcome.said) }
         };
         if asked.is_script {
             return respond_html(StatusCode::OK, &notice);
         }
         match outcome.next {
             Some(next) => redirect(&next),
-            None => respond_html(StatusCode::OK, &self.around(alone("Done", notice, path, "Back to the page"))),
+            None => {
+                let title = if outcome.is_failure { "Not done" } else { "Done" };
+                respond_html(StatusCode::OK, &self.around(alone(title, notice, path, "Back to the page")))
+            }
         }
+    }
+
+    /// The caller may not open the page, or not do what its form asks for.
+    pub(super) fn forbidden(&mut self, status: &Status, asked: &PageRequest<'_>) -> Response<WebBody> {
+        let notice = html! { div.notice.bad role="alert" { (problem(status)) } };
+        if asked.is_script {
+            return respond_html(StatusCode::FORBIDDEN, &notice);
+        }
+        let is_readable = |name: &String| self.caller.as_ref().is_none_or(|caller| caller.may_read(name));
+        self.namespaces.retain(is_readable);
+        // The navigation leads to where the caller may go.
+        if !self.namespaces.contains(&self.namespace) {
+            self.namespace = self.namespaces.first().cloned().unwrap_or_default();
+        }
+        let content = html! {
+            h1 { "You may not open this page" }
+            (notice)
+            p { "An admin of the server can give you the grant that is missing, with " code { "segno key create" } " or in your token." }
+            @if self.namespaces.is_empty() {
+                p { "There is no namespace that you may read." }
+            } @else {
+                h2 { "Namespaces that you may read" }
+                ul { @for name in &self.namespaces { li { a href={ "/ui/" (encode(name)) "/workflows" } { (name) } } } }
+            }
+        };
+        let page = Page { title: "Not allowed".to_owned(), area: "workflows", content, is_live: false };
+        respond_html(StatusCode::FORBIDDEN, &self.around(page))
     }
 
     /// A call failed.

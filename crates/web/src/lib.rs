@@ -32,10 +32,12 @@ mod namespaces;
 mod payloads;
 mod queues;
 mod schedule;
+mod schedule_form;
 mod schedules;
 mod script;
 mod script_turns;
 mod scripts;
+mod severity;
 mod times;
 mod verification;
 mod workers;
@@ -43,6 +45,7 @@ mod workflow;
 mod workflow_actions;
 mod workflow_calls;
 mod workflow_history;
+mod workflow_names;
 mod workflow_now;
 mod workflow_relations;
 mod workflow_script;
@@ -61,7 +64,7 @@ use http_body_util::{Either, Full};
 use maud::Markup;
 use segno_calls::{CallMetadata, Service};
 use segno_node::{Latency, Node};
-use segno_proto::Rpc;
+use segno_proto::{Rpc, workflowservice::ListNamespacesRequest};
 use segno_security::Caller;
 use tonic::{Code, Extensions, Status};
 
@@ -80,6 +83,10 @@ pub const PREFIX: &str = "/ui";
 const NAMESPACES: &str = "/namespaces";
 /// The namespace of the first page.
 const NAMESPACE: &str = "default";
+/// Most namespaces in the list of the navigation.
+const NAMESPACES_MAX: i32 = 200;
+/// The header with which a script of a page posts a form.
+pub const FORM_SCRIPT: &str = "x-segno-script";
 /// The caller of actions, as the history and other places name it.
 const IDENTITY: &str = "segno web pages";
 
@@ -157,17 +164,24 @@ struct Outcome {
     said: Markup,
     /// Where to go on, if somewhere else.
     next: Option<String>,
+    /// Whether the message is about a failure.
+    is_failure: bool,
 }
 
 impl Outcome {
     /// It worked, and the page stays.
     fn done(said: Markup) -> Answer {
-        Answer::Outcome(Self { said, next: None })
+        Answer::Outcome(Self { said, next: None, is_failure: false })
     }
 
     /// It worked, and another page shows the result.
     fn then(said: Markup, next: String) -> Answer {
-        Answer::Outcome(Self { said, next: Some(next) })
+        Answer::Outcome(Self { said, next: Some(next), is_failure: false })
+    }
+
+    /// The call was answered, and the answer is a failure.
+    fn failed(said: Markup) -> Answer {
+        Answer::Outcome(Self { said, next: None, is_failure: true })
     }
 }
 
@@ -234,7 +248,7 @@ impl Web {
             return assets::answer("logo.svg", &head.headers);
         }
         if path == "/" || path == PREFIX || path == "/ui/" {
-            return redirect(&format!("/ui/{NAMESPACE}/workflows"));
+            return self.first_page(head).await;
         }
         let asked = match page_request(head, &body) {
             Ok(asked) => asked,
@@ -254,6 +268,47 @@ impl Web {
         }
     }
 
+    /// Leads to the workflows of a namespace that the caller may read.
+    async fn first_page(&self, head: &Parts) -> Response<WebBody> {
+        let caller = head.extensions.get::<Arc<Caller>>().cloned();
+        if caller.as_ref().is_none_or(|caller| caller.may_read(NAMESPACE)) {
+            return redirect(&format!("/ui/{NAMESPACE}/workflows"));
+        }
+        match self.readable_namespaces(caller.as_ref()).await.first() {
+            Some(namespace) => redirect(&format!("/ui/{}/workflows", forms::encode(namespace))),
+            None => {
+                let status = Status::permission_denied("None of your grants allows to read a namespace that exists.");
+                self.forbidden(head.clone(), caller, &status).await
+            }
+        }
+    }
+
+    /// The namespaces that a caller may read.
+    async fn readable_namespaces(&self, caller: Option<&Arc<Caller>>) -> Vec<String> {
+        let request = ListNamespacesRequest { page_size: NAMESPACES_MAX, ..Default::default() };
+        let listed = self.call(request).await;
+        let listed = listed.map(|listed| listed.namespaces).unwrap_or_default();
+        let names = listed.into_iter().filter_map(|namespace| namespace.namespace_info).map(|info| info.name);
+        // A caller that may see only some of them does not learn of the others.
+        names.filter(|name| caller.is_none_or(|caller| caller.may_read(name))).collect()
+    }
+
+    /// The answer to a known caller that may not open a page, or not do what its form asks for.
+    pub async fn forbidden(&self, mut head: Parts, caller: Option<Arc<Caller>>, status: &Status) -> Response<WebBody> {
+        if let Some(caller) = caller {
+            head.extensions.insert(caller);
+        }
+        let mut response = match page_request(&head, &Bytes::new()) {
+            Ok(asked) => {
+                let mut shell = Shell::of(self, &asked, Codec::of(&head.headers, self.codec.as_ref())).await;
+                shell.forbidden(status, &asked)
+            }
+            Err(text) => plain(StatusCode::BAD_REQUEST, text),
+        };
+        guard::protect(response.headers_mut());
+        response
+    }
+
     /// The page or action of an address.
     async fn page(&self, asked: &PageRequest<'_>) -> Result<Answer, PageError> {
         let is_post = *asked.method == Method::POST;
@@ -271,6 +326,7 @@ impl Web {
             }
             (false, ["workflows", id, run, "history"]) => self.history_page(namespace, id, run, asked).await,
             (false, ["workflows", id, run, "history.json"]) => self.history_file(namespace, id, run).await,
+            (false, ["workflows", id, run, "names"]) => self.names_file(namespace, id, run).await,
             (false, ["workflows", id, run, "relations"]) => self.relations_page(namespace, id, run).await,
             (false, ["workflows", id, run, "calls"]) => self.calls_page(namespace, id, run).await,
             (false, ["workflows", id, run, "script"]) => self.run_script_page(namespace, id, run, asked).await,
@@ -279,6 +335,7 @@ impl Web {
             (false, ["scripts", name]) => self.script_page(namespace, name, asked).await,
             (true, ["scripts", name]) => self.script_action(namespace, name, &asked.form).await,
             (false, ["schedules"]) => self.schedules_page(namespace, asked).await,
+            (true, ["schedules"]) => self.schedules_action(namespace, &asked.form).await,
             (false, ["schedules", id]) => self.schedule_page(namespace, id, asked).await,
             (true, ["schedules", id]) => self.schedule_action(namespace, id, &asked.form).await,
             (false, ["task-queues"]) => self.queues_page(namespace, asked).await,
@@ -327,7 +384,7 @@ fn page_request<'a>(head: &'a Parts, body: &Bytes) -> Result<PageRequest<'a>, &'
     let query = Form::parse(head.uri.query().unwrap_or_default()).ok_or("the address is not UTF-8\n")?;
     let text = std::str::from_utf8(body).map_err(|_| "the form is not UTF-8\n")?;
     let form = Form::parse(text).ok_or("the form is not UTF-8\n")?;
-    let is_script = head.headers.contains_key("x-segno-script");
+    let is_script = head.headers.contains_key(FORM_SCRIPT);
     let caller = head.extensions.get::<Arc<Caller>>().cloned();
     Ok(PageRequest { path, query, form, is_script, method: &head.method, caller })
 }

@@ -17,7 +17,7 @@ use super::{
     fields::words,
     forms::{Form, encode},
     layout::{Page, action, badge, button, facts, run_address},
-    payloads,
+    payloads, schedule_form,
     schedules::when,
     times,
     workflows_actions::new_id,
@@ -25,6 +25,9 @@ use super::{
 
 /// Weeks on the calendar.
 const WEEKS: i64 = 5;
+/// What the numbers mean.
+const SKIPPED: &str = "times: the workflow of the action before was still open";
+const MISSED: &str = "times: the server was down for longer than the catch-up window";
 const CELL: i64 = 58;
 const HEAD: i64 = 22;
 const DAY: Nanos = 86_400_000_000_000;
@@ -39,6 +42,7 @@ impl Web {
         let request = DescribeScheduleRequest { namespace: namespace.to_owned(), schedule_id: id.to_owned() };
         let found = self.call(request).await?;
         let (schedule, info) = (found.schedule.unwrap_or_default(), found.info.unwrap_or_default());
+        let form = schedule_form::fields(Some(&schedule));
         let (spec, state) = (schedule.spec.unwrap_or_default(), schedule.state.unwrap_or_default());
         let policies = schedule.policies.unwrap_or_default();
         let start = schedule
@@ -69,14 +73,15 @@ impl Web {
                     ("When", when(&spec)),
                     ("Overlap", html! { (words(policies.overlap_policy().as_str_name(), "SCHEDULE_OVERLAP_POLICY_")) }),
                     ("Actions", html! { (info.action_count) }),
-                    ("Skipped", html! { (info.overlap_skipped) }),
-                    ("Missed", html! { (info.missed_catchup_window) }),
+                    ("Skipped", html! { (info.overlap_skipped) @if info.overlap_skipped > 0 { " " small { (SKIPPED) } } }),
+                    ("Missed", html! { (info.missed_catchup_window) @if info.missed_catchup_window > 0 { " " small { (MISSED) } } }),
                     ("Notes", html! { @if state.notes.is_empty() { "–" } @else { (state.notes) } }),
                 ]))
                 @if !info.invalid_schedule_error.is_empty() { div.notice.bad role="alert" { (info.invalid_schedule_error) } }
                 div.actions role="group" aria-label="Actions" {
                     (button("Trigger now", "primary", &[("do", "trigger")]))
                     @if state.paused { (button("Unpause", "", &[("do", "unpause")])) } @else { (button("Pause", "", &[("do", "pause")])) }
+                    (action("Edit", "", form))
                     (action("Delete", "danger", html! {
                         input type="hidden" name="do" value="delete";
                         p { "The schedule is removed; workflows that it started stay." }
@@ -86,7 +91,8 @@ impl Web {
             }
             section aria-labelledby="calendar-title" {
                 h2 #calendar-title { "Next times" }
-                div #calendar data-live {
+                div #calendar .paused[state.paused] data-live {
+                    @if state.paused { p { span.badge.warn { "Paused" } " The schedule does not act at these times until it is unpaused." } }
                     (calendar(&times_found, now, &zone))
                     @if !info.future_action_times.is_empty() {
                         ol.times { @for time in &info.future_action_times { li { (times::shown(Some(time))) } } }
@@ -120,6 +126,7 @@ impl Web {
 
     pub(super) async fn schedule_action(&self, namespace: &str, id: &str, form: &Form) -> Result<Answer, PageError> {
         let (patch, said) = match form.get("do") {
+            "edit" => return self.edit_schedule(namespace, id, form).await,
             "trigger" => (
                 SchedulePatch { trigger_immediately: Some(TriggerImmediatelyRequest::default()), ..Default::default() },
                 "It is triggered",

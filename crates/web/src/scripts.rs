@@ -68,9 +68,12 @@ impl Web {
             "check" => {
                 let request = CheckRequest { namespace: namespace.to_owned(), source, file_name };
                 let checked = self.call(request).await?;
-                Ok(Outcome::done(html! {
-                    @if checked.diagnostics.is_empty() { "No mistakes in " strong { (checked.name) } } @else { (findings(&checked.diagnostics)) }
-                }))
+                let found = &checked.diagnostics;
+                Ok(match (found.is_empty(), has_errors(found)) {
+                    (true, _) => Outcome::done(html! { "No mistakes in " strong { (checked.name) } }),
+                    (false, true) => Outcome::failed(html! { p { "It cannot be deployed:" } (findings(found)) }),
+                    (false, false) => Outcome::done(html! { p { "It can be deployed; warnings:" } (findings(found)) }),
+                })
             }
             "deploy" => {
                 let checking = CheckRequest {
@@ -79,8 +82,8 @@ impl Web {
                     file_name: file_name.clone(),
                 };
                 let checked = self.call(checking).await?;
-                if checked.diagnostics.iter().any(|found| found.severity == "error") {
-                    return Ok(Outcome::done(html! { p { "It is not deployed:" } (findings(&checked.diagnostics)) }));
+                if has_errors(&checked.diagnostics) {
+                    return Ok(Outcome::failed(html! { p { "It is not deployed:" } (findings(&checked.diagnostics)) }));
                 }
                 let request = DeployRequest {
                     namespace: namespace.to_owned(),
@@ -125,6 +128,10 @@ fn with_advice(refusal: Status) -> Status {
         )),
         _ => refusal,
     }
+}
+
+fn has_errors(found: &[Diagnostic]) -> bool {
+    found.iter().any(|one| one.severity == "error")
 }
 
 /// The findings of the checker.

@@ -16,7 +16,7 @@ use tonic::Status;
 use super::{
     Answer, PageError, PageRequest, Web, codec, forms,
     layout::{Page, badge, facts, run_address},
-    payloads, times, workflow_actions, workflow_now, workflow_timeline,
+    payloads, times, workflow_actions, workflow_names, workflow_now, workflow_timeline,
     workflows::grouped,
 };
 
@@ -172,6 +172,7 @@ pub(super) fn head(seen: &RunSnapshot, current: &str) -> Markup {
             ]))
         }
         (workflow_actions::bar(seen))
+        @if seen.is_running() || current == "calls" { (workflow_names::places(seen)) }
         nav.tabs aria-label="Pages of this run" {
             @for (key, name, end) in tabs {
                 a href={ (address) (end) } aria-current=[(*key == current).then_some("page")] { (name) }

@@ -30,7 +30,7 @@ pub(super) fn bar(seen: &RunSnapshot) -> Markup {
     let reason = html! { label { "Reason" input name="reason" value="from the web pages"; } };
     let name_and_input = |name: &str| {
         html! {
-            label { (name) " name" input name="name" required; }
+            label { (name) " name" input name="name" required autocomplete="off" list={ "names-" (name.to_lowercase()) }; }
             label { "Input " small { "(JSON; one value per line for several arguments)" } textarea name="input" rows="3" spellcheck="false" {} }
         }
     };
@@ -191,11 +191,15 @@ impl Web {
             ..Default::default()
         };
         let answer = self.call(request).await?;
-        Ok(Outcome::done(match answer.outcome.and_then(|outcome| outcome.value) {
-            Some(Value::Success(result)) => html! { p { "The update is completed" } (payloads::blocks(Some(&result))) },
-            Some(Value::Failure(failure)) => html! { p { "The update failed" } (payloads::failure_block(&failure)) },
-            None => html! { "The update is not completed yet" },
-        }))
+        Ok(match answer.outcome.and_then(|outcome| outcome.value) {
+            Some(Value::Success(result)) => {
+                Outcome::done(html! { p { "The update is completed" } (payloads::blocks(Some(&result))) })
+            }
+            Some(Value::Failure(failure)) => {
+                Outcome::failed(html! { p { "The update failed" } (payloads::failure_block(&failure)) })
+            }
+            None => Outcome::done(html! { "The update is not completed yet" }),
+        })
     }
 
     async fn query(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, PageError> {

@@ -33,7 +33,7 @@ impl Web {
                     h2 #query-title { "Query" }
                     form.stack method="post" action=(address) data-action {
                         input type="hidden" name="do" value="query";
-                        label { "Query name" input name="name" required; }
+                        label { "Query name" input name="name" required autocomplete="off" list="names-query"; }
                         label { "Input " small { "(JSON)" } textarea name="input" rows="3" spellcheck="false" {} }
                         button.primary { "Ask" }
                         div.outcome aria-live="polite" {}

@@ -1,6 +1,9 @@
 //! The history of a run: in groups, event by event, and as a file.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
+use prost::Message;
 use segno_proto::{enums::EventType, events::HistoryEvent};
 use serde_json::{Value, json};
 
@@ -11,6 +14,7 @@ use super::{
     payloads, times,
     workflow::{self, RunSnapshot},
     workflow_spans::{Span, SpanKind, spans},
+    workflows::grouped,
 };
 
 const EVENT: &str = "temporal.api.history.v1.HistoryEvent";
@@ -38,6 +42,7 @@ impl Web {
                     a.button href={ (seen.address()) "/history.json" } download { "JSON" }
                 }
             }
+            @if !is_compact { (search(&events, &asked.query)) }
             div #events data-live {
                 @if is_compact { (compact(&seen, &events, &asked.query)) } @else { (full(&seen, &events, &asked.query)) }
             }
@@ -60,10 +65,46 @@ impl Web {
     }
 }
 
-/// The range of a page: by its number, or with a given event on it.
-fn range(length: usize, query: &Form) -> (usize, usize, usize) {
+/// The events that a text and a type select.
+fn selected<'a>(events: &'a [HistoryEvent], query: &Form) -> Vec<&'a HistoryEvent> {
+    let (text, kind) = (query.trimmed("find").to_lowercase(), query.get("kind"));
+    let fits = |event: &&HistoryEvent| {
+        (kind.is_empty() || kind_of(event) == kind) && (text.is_empty() || contains(event, &text))
+    };
+    events.iter().filter(fits).collect()
+}
+
+/// Whether the type or the content of an event has a text, which is in small letters. The encoded form is searched: it has every
+/// name, text and JSON payload as it is, and thousands of events are searched in no time.
+fn contains(event: &HistoryEvent, text: &str) -> bool {
+    let bytes = event.encode_to_vec().to_ascii_lowercase();
+    kind_of(event).to_lowercase().contains(text) || bytes.windows(text.len()).any(|part| part == text.as_bytes())
+}
+
+/// The form that searches in the history, and leads to an event.
+fn search(events: &[HistoryEvent], query: &Form) -> Markup {
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    events.iter().for_each(|event| *kinds.entry(kind_of(event)).or_default() += 1);
+    html! {
+        form.search role="search" aria-label="History" method="get" {
+            label { "Text " input name="find" value=(query.get("find")) autocomplete="off" spellcheck="false" placeholder="a name, an id, a value"; }
+            label { "Type " select name="kind" {
+                option value="" { "all types" }
+                @for (kind, count) in &kinds {
+                    option value=(kind) selected[query.get("kind") == kind] { (kind) " (" (count) ")" }
+                }
+            } }
+            label { "Event " input name="at" type="number" min="1" max=(events.len()) value=(query.get("at")) placeholder="number"; }
+            button.primary { "Show" }
+            @if !query.with(&[("part", "")]).is_empty() { a.button href="?" { "All events" } }
+        }
+    }
+}
+
+/// The range of a page: by its number, or with a given event on it, whose place `place_of` knows.
+fn range(length: usize, query: &Form, place_of: impl Fn(usize) -> usize) -> (usize, usize, usize) {
     let pages = length.div_ceil(PAGE_SIZE).max(1);
-    let by_event = query.number::<usize>("at").map(|event| event.saturating_sub(1) / PAGE_SIZE);
+    let by_event = query.number::<usize>("at").map(|event| place_of(event) / PAGE_SIZE);
     let page = by_event.or_else(|| query.number("part").map(|part: usize| part.saturating_sub(1))).unwrap_or(0);
     let page = page.min(pages - 1);
     (page, page * PAGE_SIZE, ((page + 1) * PAGE_SIZE).min(length))
@@ -145,14 +186,21 @@ pub(super) fn summary(attributes: &Value) -> String {
 }
 
 fn full(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup {
-    let (page, from, to) = range(events.len(), query);
+    let all = events.len();
+    let events = selected(events, query);
+    let number = |event: &HistoryEvent| usize::try_from(event.event_id).unwrap_or(0);
+    let (page, from, to) = range(events.len(), query, |at| events.partition_point(|event| number(event) < at));
+    let at = query.number::<i64>("at");
     html! {
+        @if events.len() < all { p.faint role="status" { (grouped(events.len() as i64)) " of " (grouped(all as i64)) " events" } }
+        @if events.is_empty() { div.empty { p { "No event matches." } } }
         (parts(events.len(), page, query))
-        ol.events start=(from + 1) {
-            @for event in &events[from..to] {
+        ol.events {
+            @for event in events[from..to].iter().copied() {
                 @let attributes = attributes(event);
-                li id={ "event-" (event.event_id) } class=(class_of(event)) {
-                    details {
+                @let is_found = at == Some(event.event_id);
+                li id={ "event-" (event.event_id) } class=(class_of(event)) aria-current=[is_found.then_some("true")] {
+                    details open[is_found] {
                         summary {
                             span.number { (event.event_id) }
                             span.kind { (kind_of(event)) }
@@ -184,7 +232,7 @@ fn reset_form(seen: &RunSnapshot, event_id: i64) -> Markup {
 /// A line for each activity, timer, child, Nexus operation, update, signal, without workflow tasks.
 fn compact(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup {
     let all: Vec<Span> = spans(events).into_iter().filter(|span| span.kind != SpanKind::WorkflowTask).collect();
-    let (page, from, to) = range(all.len(), query);
+    let (page, from, to) = range(all.len(), query, |place| place.saturating_sub(1));
     html! {
         (parts(all.len(), page, query))
         table.list {
@@ -215,5 +263,60 @@ fn compact(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form) -> Markup 
             }
         }
         (parts(all.len(), page, query))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_proto::events::{
+        WorkflowExecutionSignaledEventAttributes, WorkflowTaskScheduledEventAttributes, history_event::Attributes,
+    };
+
+    use super::*;
+
+    /// Every tenth event is a signal whose name has its number.
+    fn history(length: i64) -> Vec<HistoryEvent> {
+        let event = |event_id: i64| {
+            let (event_type, attributes) = match event_id % 10 {
+                0 => {
+                    let signal_name = format!("Approve-{event_id}");
+                    let signal = WorkflowExecutionSignaledEventAttributes { signal_name, ..Default::default() };
+                    let attributes = Attributes::WorkflowExecutionSignaledEventAttributes(signal);
+                    (EventType::WorkflowExecutionSignaled, attributes)
+                }
+                _ => {
+                    let task = WorkflowTaskScheduledEventAttributes::default();
+                    (EventType::WorkflowTaskScheduled, Attributes::WorkflowTaskScheduledEventAttributes(task))
+                }
+            };
+            HistoryEvent { event_id, event_type: event_type as i32, attributes: Some(attributes), ..Default::default() }
+        };
+        (1..=length).map(event).collect()
+    }
+
+    fn found(events: &[HistoryEvent], query: &str) -> Vec<i64> {
+        let query = Form::parse(query).expect("a query");
+        selected(events, &query).iter().map(|event| event.event_id).collect()
+    }
+
+    #[test]
+    fn fifty_thousand_events_are_searched() {
+        let events = history(50_000);
+        assert_eq!(found(&events, "find=approve-49990"), [49_990]);
+        assert_eq!(found(&events, "find=SIGNALED").len(), 5000);
+        let kind = kind_of(&events[9]).replace(' ', "+");
+        assert_eq!(found(&events, &format!("kind={kind}&find=-1230")), [1230, 12_300]);
+        assert!(found(&events, "kind=no+such+type").is_empty());
+        assert!(found(&events, "find=nothing+like+it").is_empty());
+        assert_eq!(found(&events, "").len(), 50_000);
+    }
+
+    #[test]
+    fn the_page_has_the_event() {
+        let query = |text: &str| Form::parse(text).expect("a query");
+        let place = |at: usize| at - 1;
+        assert_eq!(range(50_000, &query("at=9000"), place), (89, 8900, 9000));
+        assert_eq!(range(50_000, &query("part=3"), place), (2, 200, 300));
+        assert_eq!(range(250, &query("at=100000"), place), (2, 200, 250));
     }
 }

@@ -15,7 +15,7 @@ use super::{
     fields::words,
     forms::encode,
     layout::{button, run_address},
-    payloads, times,
+    payloads, severity, times,
     workflow::RunSnapshot,
 };
 
@@ -46,36 +46,45 @@ fn callbacks(callbacks: &[CallbackInfo]) -> Markup {
     }
 }
 
-/// Why the run does not go on: the sentences of `segno workflow why`.
-async fn sentences(web: &Web, seen: &RunSnapshot) -> Vec<Markup> {
+/// Why the run does not go on: the sentences of `segno workflow why`, and the class of the most serious one.
+async fn sentences(web: &Web, seen: &RunSnapshot) -> (&'static str, Vec<Markup>) {
     let info = seen.info();
     let execution = info.execution.unwrap_or_default();
     let request = ExplainRequest {
         namespace: seen.namespace.clone(),
         workflow_id: execution.workflow_id,
         run_id: execution.run_id,
+        ..Default::default()
     };
     let reasons = match web.call(request).await {
         Ok(explained) => explained.reasons,
-        Err(status) => return vec![html! { span.bad { "It is not known why: " (status.message()) } }],
+        Err(status) => return ("", vec![html! { span.bad { "It is not known why: " (status.message()) } }]),
     };
     let more = reasons.len().saturating_sub(SENTENCES_MAX);
     let told = reasons.iter().take(SENTENCES_MAX).enumerate();
-    let mut said: Vec<_> = told.map(|(place, reason)| sentence(place, reason)).collect();
+    let mut said: Vec<_> = told.map(|(place, reason)| sentence(&place.to_string(), reason)).collect();
     if more > 0 {
         said.push(html! { "And " (more) " more." });
     }
-    said
+    (severity::worst(&reasons), said)
 }
 
-fn sentence(place: usize, reason: &Reason) -> Markup {
+fn sentence(place: &str, reason: &Reason) -> Markup {
     html! {
+        (severity::mark(&reason.severity)) " "
         span data-kind=(reason.kind) { (reason.text) }
         @if !reason.hint.is_empty() { " " span.faint { (with_commands(&reason.hint)) } }
         @if !reason.details.is_empty() {
             details.failure id={ "failure-" (place) } {
                 summary { (summary(&reason.kind)) }
                 pre tabindex="0" role="group" aria-label="Details" { (reason.details.join("\n")) }
+            }
+        }
+        @if !reason.because.is_empty() {
+            ul.because {
+                @for (below, reason) in reason.because.iter().take(SENTENCES_MAX).enumerate() {
+                    li { (sentence(&format!("{place}-{below}"), reason)) }
+                }
             }
         }
     }
@@ -100,10 +109,11 @@ fn with_commands(text: &str) -> Markup {
 
 async fn now(web: &Web, seen: &RunSnapshot) -> Markup {
     let described = &seen.described;
+    let (severity, sentences) = sentences(web, seen).await;
     html! {
-        section.now aria-labelledby="now-title" {
+        section class={ "now " (severity) } aria-labelledby="now-title" {
             h2 #now-title { "Now" }
-            @for sentence in sentences(web, seen).await { div.sentence { (sentence) } }
+            @for sentence in sentences { div.sentence { (sentence) } }
             @if !described.pending_activities.is_empty() {
                 h3 { "Pending activities (" (described.pending_activities.len()) ")" }
                 div.scroll tabindex="0" role="region" aria-label="Pending activities" {

@@ -3,7 +3,9 @@
 
 use segno_node::HashMap;
 use segno_proto::{
-    Nanos, duration_nanos,
+    Nanos,
+    common::RetryPolicy,
+    duration_nanos,
     events::{HistoryEvent, history_event::Attributes},
 };
 
@@ -92,7 +94,40 @@ pub(super) struct Span {
     pub(super) due: Option<Nanos>,
     pub(super) end: SpanEnd,
     pub(super) attempt: i32,
+    /// How an activity is retried, if its attempts are retried.
+    pub(super) retry: Option<RetryPolicy>,
 }
+
+impl Span {
+    /// The attempts that failed before the last one, as parts of the time from the beginning of the span until `until`, when the
+    /// last attempt began. The history has only their number: the pauses follow from the retry policy, and the attempts share
+    /// the rest of the time equally.
+    pub(super) fn failed_attempts(&self, until: Nanos) -> Vec<(Nanos, Nanos)> {
+        let Some(policy) = self.retry.as_ref().filter(|_| self.attempt > 1) else { return Vec::new() };
+        let failed = usize::try_from(self.attempt - 1).unwrap_or(0).min(ATTEMPTS_MAX);
+        let longest = duration_nanos(policy.maximum_interval.as_ref()) as f64;
+        let mut pause = duration_nanos(policy.initial_interval.as_ref()) as f64;
+        let mut pauses = Vec::with_capacity(failed);
+        for _ in 0..failed {
+            pauses.push(if longest > 0.0 { pause.min(longest) } else { pause });
+            pause *= policy.backoff_coefficient.max(1.0);
+        }
+        let (total, paused) = ((until - self.from).max(0) as f64, pauses.iter().sum::<f64>());
+        // An attempt that was reset, or took no time, leaves less time than the pauses: they shrink.
+        let scale = if paused > total { total / paused } else { 1.0 };
+        let work = (total - paused * scale) / failed as f64;
+        let mut at = self.from as f64;
+        let spans = pauses.iter().map(|pause| {
+            let began = at;
+            at += work + pause * scale;
+            (began as Nanos, (began + work) as Nanos)
+        });
+        spans.collect()
+    }
+}
+
+/// Most attempts of an activity that are drawn, the first ones.
+const ATTEMPTS_MAX: usize = 50;
 
 /// The spans of a history, in the order of their beginnings.
 pub(super) fn spans(events: &[HistoryEvent]) -> Vec<Span> {
@@ -123,6 +158,7 @@ impl Spans {
             due: None,
             end: SpanEnd::Open,
             attempt: 1,
+            retry: None,
         });
         let place = self.spans.len() - 1;
         &mut self.spans[place]
@@ -161,7 +197,7 @@ impl Spans {
             A::WorkflowTaskTimedOutEventAttributes(task) => self.end(task.scheduled_event_id, event, Bad),
             A::ActivityTaskScheduledEventAttributes(task) => {
                 let name = task.activity_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
-                self.begin(event, SpanKind::Activity, name, &task.activity_id);
+                self.begin(event, SpanKind::Activity, name, &task.activity_id).retry = task.retry_policy.clone();
             }
             A::ActivityTaskStartedEventAttributes(task) => self.start(task.scheduled_event_id, event, task.attempt),
             A::ActivityTaskCompletedEventAttributes(task) => self.end(task.scheduled_event_id, event, Good),
@@ -233,6 +269,38 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn failed_attempts_have_the_pauses_of_the_policy() {
+        const SECOND: Nanos = 1_000_000_000;
+        let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        let policy = RetryPolicy {
+            initial_interval: seconds(1),
+            backoff_coefficient: 2.0,
+            maximum_interval: seconds(3),
+            ..Default::default()
+        };
+        let mut span = Span {
+            kind: SpanKind::Activity,
+            name: "pay".to_owned(),
+            id: "1".to_owned(),
+            event_id: 5,
+            last_event_id: 6,
+            from: 0,
+            started: None,
+            to: None,
+            due: None,
+            end: SpanEnd::Open,
+            attempt: 4,
+            retry: Some(policy),
+        };
+        // Pauses of 1, 2 and 3 seconds, and three attempts of 2 seconds.
+        let at = |from: Nanos| (from * SECOND, (from + 2) * SECOND);
+        assert_eq!(span.failed_attempts(12 * SECOND), [at(0), at(3), at(7)]);
+        assert_eq!(span.failed_attempts(3 * SECOND).len(), 3);
+        span.attempt = 1;
+        assert_eq!(span.failed_attempts(12 * SECOND), []);
+    }
 
     #[test]
     fn an_operation_is_a_span() {

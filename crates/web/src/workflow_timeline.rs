@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use maud::{Markup, html};
-use segno_proto::{Nanos, events::HistoryEvent};
+use segno_proto::{Nanos, enums::PendingActivityState, events::HistoryEvent, workflow::PendingActivityInfo};
 
 use super::{
     fields::event_time,
@@ -24,6 +24,8 @@ const WIDTH: f64 = 1000.0;
 const NAMES: f64 = 190.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 12.0;
+/// The narrowest bar that has room for the sign of a failure.
+const CROSS: f64 = 7.0;
 const AXIS: f64 = 26.0;
 /// Most rows that are drawn.
 const ROWS_MAX: usize = 120;
@@ -67,7 +69,8 @@ pub(super) fn section(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form)
     let from = ask("from").unwrap_or(begin).clamp(begin, end - 1);
     let to = ask("to").unwrap_or(end).clamp(from + 1, end);
     let window = Window { begin, end, from, to: to.max(from + MILLI) };
-    let all = spans(events);
+    let mut all = spans(events);
+    seen.described.pending_activities.iter().for_each(|pending| add_attempts(&mut all, pending));
     let quarter = (window.to - window.from) / 4;
     let is_whole = window.from == begin && to == end;
     html! {
@@ -88,18 +91,45 @@ pub(super) fn section(seen: &RunSnapshot, events: &[HistoryEvent], query: &Form)
     }
 }
 
+/// The history learns of the attempts of an activity when it ends; until then its description has them.
+fn add_attempts(spans: &mut [Span], pending: &PendingActivityInfo) {
+    let is_it = |span: &&mut Span| {
+        span.kind == SpanKind::Activity && span.end == SpanEnd::Open && span.id == pending.activity_id
+    };
+    let Some(span) = spans.iter_mut().rev().find(is_it) else { return };
+    span.attempt = pending.attempt;
+    match pending.state() {
+        PendingActivityState::Started | PendingActivityState::CancelRequested => {
+            span.started = times::nanos(pending.last_started_time.as_ref());
+        }
+        _ => span.due = times::nanos(pending.next_attempt_schedule_time.as_ref()),
+    }
+}
+
 fn legend() -> Markup {
     html! {
         ul.legend aria-label="Legend" {
             @for (class, name) in [
-                ("activity done", "activity"), ("waiting", "waiting for a worker, or earlier attempts"), ("timer done", "timer"),
+                ("activity done", "activity"), ("waiting", "waiting for a worker, or for the next attempt"), ("timer done", "timer"),
                 ("child done", "child"), ("operation done", "Nexus operation"), ("update done", "update"), ("task done", "workflow task"),
                 ("signal done", "signal"), ("activity failed", "failed"), ("activity open", "open"),
             ] {
-                li { svg width="14" height="12" aria-hidden="true" { rect class={ "bar " (class) } x="0" y="0" width="14" height="12" rx="2" {} } (name) }
+                li {
+                    svg width="14" height="12" aria-hidden="true" {
+                        rect class={ "bar " (class) } x="0" y="0" width="14" height="12" rx="2" {}
+                        @if class.ends_with("failed") { (cross(7.0, 6.0)) }
+                    }
+                    (name)
+                }
             }
         }
     }
+}
+
+/// The sign of a failure, which does not depend on colours.
+fn cross(x: f64, y: f64) -> Markup {
+    let (left, right) = (tenth(x - 2.5), tenth(x + 2.5));
+    html! { path.cross d={ "M" (left) " " (y - 2.5) "L" (right) " " (y + 2.5) "M" (left) " " (y + 2.5) "L" (right) " " (y - 2.5) } {} }
 }
 
 /// Several spans in a row, as one bar.
@@ -110,6 +140,8 @@ struct Bar<'a> {
     work: f64,
     to: f64,
     end: SpanEnd,
+    /// Failed attempts before the last one.
+    attempts: Vec<(f64, f64)>,
 }
 
 /// A row: a name, and bars that do not overlap.
@@ -182,7 +214,11 @@ fn bar(span: &Span, window: Window) -> Bar<'_> {
     let to = window.x(span.to.unwrap_or(window.end)).max(from);
     let waits = span.end == SpanEnd::Open && matches!(span.kind, SpanKind::Activity | SpanKind::Operation);
     let work = span.started.map_or(if waits { to } else { from }, |at| window.x(at));
-    Bar { first: span, count: 1, from, work: work.clamp(from, to), to, end: span.end }
+    let last_began = span.started.or(span.due).or(span.to).unwrap_or(window.end);
+    let is_drawn = |(from, to): &(Nanos, Nanos)| *to >= window.from && *from <= window.to;
+    let attempts = span.failed_attempts(last_began).into_iter().filter(is_drawn);
+    let attempts = attempts.map(|(from, to)| (window.x(from), window.x(to))).collect();
+    Bar { first: span, count: 1, from, work: work.clamp(from, to), to, end: span.end, attempts }
 }
 
 fn draw(seen: &RunSnapshot, spans: &[Span], window: Window) -> Markup {
@@ -227,6 +263,9 @@ fn title(bar: &Bar<'_>) -> String {
     }
     if span.attempt > 1 {
         let _ = write!(text, ", attempt {}", span.attempt);
+        if span.retry.is_some() {
+            text.push_str("; the times of the attempts that failed follow from the retry policy");
+        }
     }
     let _ = write!(text, ", event {}", span.event_id);
     text
@@ -246,7 +285,15 @@ fn draw_bar(bar: &Bar<'_>, y: f64, history: &str, with_title: bool) -> Markup {
         @if bar.work - bar.from > 0.5 {
             rect.bar.waiting x=(tenth(bar.from)) y=(y + 3.0) width=(tenth(bar.work - bar.from)) height=(BAR - 6.0) rx="2" {}
         }
+        @if bar.count == 1 {
+            @for (from, to) in &bar.attempts {
+                @let width = (to - from).max(2.0);
+                rect.bar.activity.failed.attempt-bar x=(tenth(*from)) y=(y) width=(tenth(width)) height=(BAR) rx="2" {}
+                @if width >= CROSS { (cross(from + width / 2.0, y + BAR / 2.0)) }
+            }
+        }
         rect class=(class) x=(tenth(bar.work)) y=(y) width=(tenth(width)) height=(BAR) rx="2" {}
+        @if bar.end == SpanEnd::Bad && width >= CROSS { (cross(bar.work + width / 2.0, y + BAR / 2.0)) }
         @if bar.first.attempt > 1 && bar.count == 1 && bar.first.kind == SpanKind::Activity && bar.to + 30.0 < WIDTH {
             text.attempt x=(tenth(bar.to + 4.0)) y=(y + 10.0) { "×" (bar.first.attempt) }
         }
@@ -306,6 +353,7 @@ mod tests {
             due: None,
             end: SpanEnd::Good,
             attempt: 1,
+            retry: None,
         }
     }
 

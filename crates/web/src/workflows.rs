@@ -1,12 +1,17 @@
 //! The list of workflows: filter, counts by status, pages, and forms to start and to act on a selection.
 
+use std::time::Duration;
+
 use maud::{Markup, html};
+use segno_node::HashMap;
 use segno_proto::{
-    enums::IndexedValueType,
+    enums::{IndexedValueType, WorkflowExecutionStatus},
     operatorservice::ListSearchAttributesRequest,
+    segno_workflow::ExplainRequest,
     workflow::WorkflowExecutionInfo,
     workflowservice::{CountWorkflowExecutionsRequest, ListWorkflowExecutionsRequest},
 };
+use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 
 use super::{
@@ -14,11 +19,13 @@ use super::{
     fields::words,
     forms::{Form, hex, unhex},
     layout::{self, Page, action, badge, pager, run_address, spaced},
-    payloads, times,
+    payloads, severity, times,
 };
 
 /// Workflows on a page.
 const PAGE_SIZE: i32 = 50;
+/// How long a list waits for what its workflows wait for.
+const WAITS_TIMEOUT: Duration = Duration::from_secs(1);
 /// The statuses whose counts are shown, as queries spell them.
 const STATUSES: [&str; 8] =
     ["Running", "Paused", "Completed", "Failed", "TimedOut", "Canceled", "Terminated", "ContinuedAsNew"];
@@ -48,6 +55,10 @@ impl Web {
             Err(status) if status.code() == tonic::Code::InvalidArgument && !query.is_empty() => Err(status),
             Err(status) => return Err(status.into()),
         };
+        let waits = match &listed {
+            Ok(listed) => self.waits(namespace, &listed.executions).await,
+            Err(_) => HashMap::default(),
+        };
         let content = html! {
             div.title {
                 h1 { "Workflows" }
@@ -58,7 +69,7 @@ impl Web {
             @if let Ok(listed) = &listed {
                 form #selection method="post" data-action data-selection {
                     input type="hidden" name="query" value=(query);
-                    div #rows data-live { (table(namespace, &listed.executions, &query)) }
+                    div #rows data-live { (table(namespace, &listed.executions, &waits, &query)) }
                     (selection_bar(&query))
                 }
                 div #pages data-live {
@@ -71,6 +82,30 @@ impl Web {
             }
         };
         Ok(Answer::Page(Page { title: "Workflows".to_owned(), area: "workflows", content, is_live: true }))
+    }
+
+    /// What the open workflows of a page wait for, by their run ids. What takes too long to find out is left out.
+    async fn waits(&self, namespace: &str, found: &[WorkflowExecutionInfo]) -> HashMap<String, Markup> {
+        let end = Instant::now() + WAITS_TIMEOUT;
+        let mut waits = HashMap::default();
+        let is_open = |info: &&WorkflowExecutionInfo| {
+            matches!(info.status(), WorkflowExecutionStatus::Running | WorkflowExecutionStatus::Paused)
+        };
+        for info in found.iter().filter(is_open) {
+            let Some(execution) = &info.execution else { continue };
+            let request = ExplainRequest {
+                namespace: namespace.to_owned(),
+                workflow_id: execution.workflow_id.clone(),
+                run_id: execution.run_id.clone(),
+                generations: Some(1),
+                ..Default::default()
+            };
+            let Ok(answer) = timeout_at(end, self.call(request)).await else { break };
+            if let Ok(explained) = answer {
+                waits.insert(execution.run_id.clone(), severity::brief(&explained.reasons));
+            }
+        }
+        waits
     }
 
     /// How many workflows have each status, among those that the rest of the query selects.
@@ -223,7 +258,7 @@ pub(super) fn grouped(number: i64) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
-fn table(namespace: &str, found: &[WorkflowExecutionInfo], query: &str) -> Markup {
+fn table(namespace: &str, found: &[WorkflowExecutionInfo], waits: &HashMap<String, Markup>, query: &str) -> Markup {
     html! {
         @if found.is_empty() {
             div.empty {
@@ -240,6 +275,7 @@ fn table(namespace: &str, found: &[WorkflowExecutionInfo], query: &str) -> Marku
                         th.check { input type="checkbox" aria-label="Select all on this page" data-select-all; }
                         th scope="col" { "Status" }
                         th scope="col" { "Workflow id" }
+                        th scope="col" { "Waits for" }
                         th scope="col" { "Type" }
                         th scope="col" { "Task queue" }
                         th scope="col" { "Started" }
@@ -247,13 +283,13 @@ fn table(namespace: &str, found: &[WorkflowExecutionInfo], query: &str) -> Marku
                         th.number scope="col" { "Events" }
                     }
                 }
-                tbody { @for info in found { (row(namespace, info)) } }
+                tbody { @for info in found { (row(namespace, info, waits)) } }
             }
         }
     }
 }
 
-fn row(namespace: &str, info: &WorkflowExecutionInfo) -> Markup {
+fn row(namespace: &str, info: &WorkflowExecutionInfo, waits: &HashMap<String, Markup>) -> Markup {
     let execution = info.execution.clone().unwrap_or_default();
     let name = info.r#type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
     let (started, closed) = (times::nanos(info.start_time.as_ref()), times::nanos(info.close_time.as_ref()));
@@ -264,6 +300,9 @@ fn row(namespace: &str, info: &WorkflowExecutionInfo) -> Markup {
             }
             td { (badge(info.status)) }
             th.id scope="row" { a href=(run_address(namespace, &execution.workflow_id, &execution.run_id)) { (execution.workflow_id) } }
+            td.waits data-label="Waits for" {
+                @match waits.get(&execution.run_id) { Some(waits) => (waits), None => span.faint { "–" } }
+            }
             td data-label="Type" { (name) }
             td data-label="Queue" { (info.task_queue) }
             td data-label="Started" { (times::relative(info.start_time.as_ref())) }
@@ -361,7 +400,7 @@ mod tests {
             }),
             ..Default::default()
         };
-        let row = row("default", &info).0;
+        let row = row("default", &info, &HashMap::default()).0;
         assert!(!row.contains("<script>") && row.contains("&lt;script&gt;"), "{row}");
     }
 }

@@ -71,6 +71,19 @@ impl ClientError {
                 "it does not speak TLS. Leave out --tls and https://, or start it with --tls-cert and --tls-key"
                     .to_owned()
             }
+            detail if detail.contains("UnknownIssuer") || detail.contains("BadSignature") => {
+                "the authority that issued its certificate is not known here. Give its root certificate with --tls-ca-path FILE \
+                 (SEGNO_TLS_CA)"
+                    .to_owned()
+            }
+            detail if detail.contains("not valid for name") || detail.contains("NotValidForName") => format!(
+                "its certificate is for another name ({detail}). Connect by a name that is in it, or say which with \
+                 --tls-server-name NAME (SEGNO_TLS_SERVER_NAME)"
+            ),
+            detail if detail.contains("certificate expired") => {
+                format!("its certificate has expired ({detail}), or the clock of this machine is wrong")
+            }
+            detail if detail.contains("CertificateRequired") => NO_CERTIFICATE.to_owned(),
             detail => format!(
                 "{detail}. Start a server with `segno serve` (or `segno server start-dev`), or say where it is with --address \
                  or SEGNO_ADDRESS"
@@ -83,6 +96,9 @@ impl ClientError {
     pub fn hint(&self) -> Option<&'static str> {
         let Self::Status { what, status, answered, .. } = self else { return None };
         let message = status.message().to_ascii_lowercase();
+        if !answered && let Some(hint) = tls_hint(status) {
+            return Some(hint);
+        }
         match status.code() {
             Code::InvalidArgument if message.contains("retention period") => {
                 Some("A retention is at least 1h, for example --retention 72h")
@@ -109,8 +125,8 @@ impl ClientError {
                 Some("A worker has to answer: `segno workflow why` says whether one is there")
             }
             _ if is_not_grpc(status) && !answered => Some(
-                "Is this the HTTP port of the server? gRPC is on another one, by default 7233; or something else than a \
-                 server of the protocol listens there",
+                "Is this the HTTP port of the server? gRPC is on another one, by default 7233. If it is encrypted, say --tls. Or something \
+                 else than a server of the protocol listens there",
             ),
             Code::NotFound if message.starts_with("there is no script") => Some(
                 "`segno flow list` shows the scripts there are, `segno flow deploy FILE` adds one; is the --namespace right?",
@@ -119,6 +135,9 @@ impl ClientError {
                 "Give the script another name, or take the type over with `segno flow deploy --take-over`: the script then executes \
                  what is started from now on, on every task queue, and open runs stay with their workers",
             ),
+            Code::Unimplemented if message.contains("workflow pause is not enabled") => {
+                Some("Start the server with `segno serve --workflow-pause` (SEGNO_WORKFLOW_PAUSE=true)")
+            }
             code if what.ends_with("deployment") || what.ends_with("version") => deployment_hint(code, &message),
             Code::NotFound if message.contains("namespace") => {
                 Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
@@ -150,6 +169,34 @@ impl ClientError {
             _ => None,
         }
     }
+}
+
+const NO_CERTIFICATE: &str =
+    "it wants a certificate of the client: give one with --tls-cert-path FILE and --tls-key-path FILE";
+
+/// What to try if one side uses TLS and the other one does not, or a certificate is missing.
+fn tls_hint(status: &Status) -> Option<&'static str> {
+    let text = causes(status);
+    if text.contains("inadequate security") || text.contains("this port is encrypted") {
+        return Some(
+            "The server speaks TLS there: say --tls, or --tls-ca-path FILE if its certificate is not of a public authority",
+        );
+    }
+    text.contains("certificaterequired").then_some(
+        "The server wants a certificate of the client: give one with --tls-cert-path FILE and --tls-key-path FILE",
+    )
+}
+
+/// A status and what caused it, in small letters.
+fn causes(status: &Status) -> String {
+    let mut source = status.source();
+    let mut text = status.message().to_ascii_lowercase();
+    while let Some(error) = source {
+        text.push(' ');
+        text.push_str(&error.to_string().to_ascii_lowercase());
+        source = error.source();
+    }
+    text
 }
 
 /// What to try next after a refused call about a worker deployment.
@@ -206,12 +253,7 @@ fn is_type_of_workers(message: &str) -> bool {
 
 /// Whether the other side speaks no gRPC.
 pub fn is_not_grpc(status: &Status) -> bool {
-    let mut source = status.source();
-    let mut text = status.message().to_ascii_lowercase();
-    while let Some(error) = source {
-        text.push_str(&error.to_string().to_ascii_lowercase());
-        source = error.source();
-    }
+    let text = causes(status);
     ["http2 error", "h2 protocol error", "frame with invalid size", "transport error"]
         .iter()
         .any(|sign| text.contains(sign))

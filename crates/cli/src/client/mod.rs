@@ -86,6 +86,11 @@ impl Connection {
         self.color.is_on()
     }
 
+    /// The same connection, for a command that has little time.
+    pub fn within_a_second(self) -> Self {
+        Self { command_timeout: Some(1_000_000_000), ..self }
+    }
+
     /// Runs a command on the server, within its time.
     pub fn run<C: AsyncFnOnce(&mut Client) -> anyhow::Result<()>>(self, command: C) -> anyhow::Result<()> {
         let limit = self.command_timeout.filter(|limit| *limit > 0);
@@ -144,21 +149,32 @@ impl Client {
         let address = address.or(profile.address).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         let namespace = connection.namespace.or_else(|| variable(&["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
         let namespace = namespace.or(profile.namespace);
-        let (host, wants_tls) = match address.split_once("://") {
-            None => (address.as_str(), false),
-            Some(("http", host)) => (host, false),
-            Some(("https", host)) => (host, true),
-            Some(_) => {
-                let detail = "it begins with something else than http or https".to_owned();
-                return Err(ClientError::Address { address, detail }.into());
-            }
-        };
-        let host = host.trim_end_matches('/');
-        if host.parse::<http::uri::Authority>().is_ok_and(|parts| parts.port_u16().is_none()) {
-            let detail = "it has no port, or not a number as its port".to_owned();
-            return Err(ClientError::Address { address, detail }.into());
-        }
+        let (_, wants_tls) = host_of(&address)?;
         let security = connection.security.settings(wants_tls, profile.api_key, profile.tls)?;
+        let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+        Self::open(address, namespace, &security, (connection.output, connection.color.is_on())).await
+    }
+
+    /// A connection to another server. Neither the profile nor the environment is used for it.
+    pub async fn of_other(
+        &self,
+        address: &str,
+        namespace: String,
+        api_key: Option<String>,
+        roots: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
+        let (_, wants_tls) = host_of(address)?;
+        let security = tls::Settings::of_other(wants_tls, api_key, roots);
+        Self::open(address.to_owned(), namespace, &security, (self.format, self.colors)).await
+    }
+
+    async fn open(
+        address: String,
+        namespace: String,
+        security: &tls::Settings,
+        (format, colors): (Format, bool),
+    ) -> anyhow::Result<Self> {
+        let (host, _) = host_of(&address)?;
         let channel = security
             .connect(host, CONNECT_TIMEOUT)
             .await
@@ -170,11 +186,11 @@ impl Client {
         let channel = Channel::new(channel, security.credentials()?);
         Ok(Self {
             grpc: Grpc::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
-            namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            namespace,
             identity: identity(),
             address,
-            format: connection.output,
-            colors: connection.color.is_on(),
+            format,
+            colors,
             answered: Cell::new(false),
             away_since: Cell::new(None),
             unconfirmed: RefCell::default(),
@@ -183,12 +199,16 @@ impl Client {
 
     /// Whether programs read the output.
     pub fn is_json(&self) -> bool {
-        self.format == Format::Json
+        self.format != Format::Text
     }
 
     /// Prints a result in the form that was asked for.
     pub fn print(&self, text: impl FnOnce() -> String, json: impl FnOnce() -> Json) -> anyhow::Result<()> {
-        let shown = if self.is_json() { json().pretty() } else { text() };
+        let shown = if self.is_json() { self.format.render(&json()) } else { text() };
+        // A list without items has no lines.
+        if self.format == Format::Jsonl && shown.is_empty() {
+            return Ok(());
+        }
         Ok(output::print(&shown)?)
     }
 
@@ -299,6 +319,22 @@ impl Client {
             status: Box::new(status),
             answered: self.answered.get(),
         }
+    }
+}
+
+/// Host and port in an address, and whether it asks for encryption.
+fn host_of(address: &str) -> Result<(&str, bool), ClientError> {
+    let wrong = |detail: &str| ClientError::Address { address: address.to_owned(), detail: detail.to_owned() };
+    let (host, wants_tls) = match address.split_once("://") {
+        None => (address, false),
+        Some(("http", host)) => (host, false),
+        Some(("https", host)) => (host, true),
+        Some(_) => return Err(wrong("it begins with something else than http or https")),
+    };
+    let host = host.trim_end_matches('/');
+    match host.parse::<http::uri::Authority>().is_ok_and(|parts| parts.port_u16().is_none()) {
+        true => Err(wrong("it has no port, or not a number as its port")),
+        false => Ok((host, wants_tls)),
     }
 }
 

@@ -132,6 +132,12 @@ impl Interceptor for Credentials {
 }
 
 impl Settings {
+    /// For another server than that of the command; only what is said here is used.
+    pub fn of_other(wants_tls: bool, api_key: Option<String>, roots: Option<PathBuf>) -> Self {
+        let is_tls = wants_tls || roots.is_some();
+        Self { api_key, is_tls, roots, identity: None, server_name: None, is_unverified: false }
+    }
+
     /// What every call carries.
     pub fn credentials(&self) -> anyhow::Result<Credentials> {
         let Some(key) = &self.api_key else { return Ok(Credentials(None)) };

@@ -31,9 +31,11 @@ macro_rules! noun {
 pub mod activity;
 pub mod batch;
 pub mod cluster;
+pub mod complete_ids;
 pub mod deployment;
 pub mod flow;
 pub mod key;
+pub mod migration;
 pub mod namespace;
 pub mod nexus;
 mod pages;
@@ -42,6 +44,7 @@ pub mod search_attribute;
 pub mod task_queue;
 mod verification;
 pub mod watch;
+mod why;
 pub mod worker;
 pub mod workflow;
 

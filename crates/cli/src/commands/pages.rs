@@ -6,7 +6,7 @@ use prost::Message;
 use crate::{
     client::Client,
     output::{
-        self,
+        self, Format,
         dynamic::decoded,
         table::{Cell, Table},
     },
@@ -28,7 +28,11 @@ pub async fn print<M: Message>(
         let (mut items, next) = page(client, left, token).await?;
         items.truncate(left);
         left -= items.len();
-        if client.is_json() {
+        if client.format == Format::Jsonl {
+            for item in &items {
+                output::print(&decoded(name, item).to_string())?;
+            }
+        } else if client.is_json() {
             for item in &items {
                 let json = decoded(name, item).pretty();
                 output::print(&format!("{}{json}", if printed == 0 { "[\n" } else { ",\n" }))?;
@@ -42,7 +46,7 @@ pub async fn print<M: Message>(
             break;
         }
     }
-    if client.is_json() {
+    if client.format == Format::Json {
         output::print(if printed == 0 { "[]" } else { "]" })?;
     }
     Ok(())

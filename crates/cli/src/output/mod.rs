@@ -31,6 +31,19 @@ pub enum Format {
     Text,
     // For programs; docs/reference/cli.md has the shapes.
     Json,
+    // The same with a line for each item of a list, for tools that read line by line.
+    Jsonl,
+}
+
+impl Format {
+    /// A value as programs read it: an array has a line for each item in lines.
+    pub fn render(self, json: &Json) -> String {
+        match (self, json) {
+            (Self::Jsonl, Json::Array(items)) => items.iter().map(|item| format!("{item}\n")).collect(),
+            (Self::Jsonl, json) => json.to_string(),
+            (_, json) => json.pretty(),
+        }
+    }
 }
 
 /// Prints a text and a line end. Unlike `println!` it reports a closed pipe instead of panicking.
@@ -55,6 +68,14 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_of_a_list_are_lines() {
+        let list = Json::Array(vec![Json::object([("a", Json::text("x\ny"))]), Json::Array(Vec::new())]);
+        assert_eq!(Format::Jsonl.render(&list), "{\"a\":\"x\\ny\"}\n[]\n");
+        assert_eq!(Format::Jsonl.render(&Json::text("x")), "\"x\"");
+        assert!(Format::Json.render(&list).starts_with("[\n"));
+    }
 
     #[test]
     fn control_characters_are_shown_not_sent() {

@@ -39,6 +39,7 @@ use crate::{
     security::{
         AuthenticationState,
         tls::{Protocol, Stream, Tls},
+        tls_mistakes,
     },
 };
 
@@ -117,7 +118,7 @@ pub(crate) async fn serve(
                 None => Stream::Plain(stream),
                 Some(tls) => match tls.accept(stream, Protocol::Grpc).await {
                     Ok(stream) => stream,
-                    Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
+                    Err(error) => return tls_mistakes::note(&error),
                 },
             };
             serve_connection((stream, address), connection, serving, tls, evictable).await;

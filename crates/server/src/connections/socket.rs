@@ -18,7 +18,13 @@ use tokio::{
 };
 
 use super::{accept::Evictable, incoming::Dispatcher, shared::SharedConnection};
-use crate::{delivery::Receipt, security::tls::Stream};
+use crate::{
+    delivery::Receipt,
+    security::{
+        tls::Stream,
+        tls_mistakes::{Mistake, is_client_hello},
+    },
+};
 
 /// More than the largest frame.
 const READ_BYTES: usize = 64 * 1024;
@@ -123,6 +129,9 @@ impl Socket {
                 self.partial.extend_from_slice(&bytes[used..]);
             }
             Err(error) => {
+                if !connection.is_established() && is_client_hello(bytes) {
+                    Mistake::TlsClient.note();
+                }
                 tracing::debug!(%error, "a connection error");
                 connection.abort(error);
                 self.has_failed = true;

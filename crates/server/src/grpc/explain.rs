@@ -4,15 +4,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use segno_engine::{Run, script};
+use segno_engine::{Run, schedule, script, standalone};
 use segno_node::{
-    EndpointTarget, LaneService, LeaseView, MemberQueue, Namespace, NamespaceName, Node, QueueKey, QueueKind,
-    QueueService, QueueType, TaskRoute, WorkflowKey, named_version, route_of,
+    CallError, Current, EndpointTarget, LaneService, LeaseView, MemberQueue, Namespace, NamespaceName, Node, QueueKey,
+    QueueKind, QueueService, QueueType, TaskRoute, WorkflowKey, named_version, route_of,
 };
 use segno_proto::{
+    events::{HistoryEvent, history_event::Attributes},
     nanos_timestamp,
     segno_workflow::{
-        DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueLane, QueueSide,
+        DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueLane, QueueSide, Reason,
     },
     timestamp_nanos,
 };
@@ -21,8 +22,55 @@ use tonic::{Request, Response, Status};
 use super::{Workflows, failed};
 use crate::calls::Handlers;
 use crate::why::{
-    self, EndpointSnapshot, LaneSnapshot, QueueSnapshot, RunSnapshot, ScriptSnapshot, TargetCause, TaskTarget,
+    self, CancelSnapshot, EndpointSnapshot, LaneSnapshot, QueueSnapshot, RunSnapshot, ScriptSnapshot, TargetCause,
+    TaskTarget, UpdateSnapshot,
 };
+
+/// Generations of children that are explained with a run, and the most that a caller gets.
+const GENERATIONS: i32 = 5;
+const GENERATIONS_MAX: i32 = 10;
+/// Children of a run that are explained with it.
+const CHILDREN_MAX: usize = 3;
+/// Updates whose names are read.
+const UPDATES_MAX: usize = 20;
+/// Batches of events, from the end, in which the request to cancel is searched for.
+const CANCEL_BATCHES_MAX: usize = 200;
+
+/// What a caller wants explained, other than a batch job.
+struct Subject {
+    /// The id of a schedule or of an activity; empty for a workflow.
+    id: String,
+    /// The workflow id of its run.
+    workflow_id: String,
+    is_activity: bool,
+}
+
+impl Subject {
+    fn of(request: &ExplainRequest) -> Result<Self, Status> {
+        let ExplainRequest { workflow_id, schedule_id, activity_id, .. } = request;
+        let (id, prefix) = match (schedule_id.as_str(), activity_id.as_str()) {
+            ("", "") => ("", ""),
+            ("", activity_id) => (activity_id, standalone::WORKFLOW_ID_PREFIX),
+            (schedule_id, _) => (schedule_id, schedule::WORKFLOW_ID_PREFIX),
+        };
+        if id.is_empty() && workflow_id.is_empty() {
+            return Err(Status::invalid_argument("WorkflowId is not set on request."));
+        }
+        let workflow_id = if id.is_empty() { workflow_id.clone() } else { format!("{prefix}{id}") };
+        Ok(Self { id: id.to_owned(), workflow_id, is_activity: prefix == standalone::WORKFLOW_ID_PREFIX })
+    }
+
+    /// Says what was not found by the name that the caller knows.
+    fn failed(&self, error: CallError) -> Status {
+        match error {
+            CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } if !self.id.is_empty() => {
+                let what = if self.is_activity { "activity" } else { "schedule" };
+                Status::not_found(format!("{what} not found for ID: {}", self.id))
+            }
+            other => failed(other),
+        }
+    }
+}
 
 /// Segno's WorkflowService.
 #[derive(Clone)]
@@ -43,18 +91,21 @@ impl WorkflowExplanations {
         handlers: &Arc<Handlers>,
         request: Request<ExplainRequest>,
     ) -> Result<Response<ExplainResponse>, Status> {
-        let ExplainRequest { namespace, workflow_id, run_id } = request.into_inner();
-        let namespace = self.workflows.namespace(&namespace)?;
-        if workflow_id.is_empty() {
-            return Err(Status::invalid_argument("WorkflowId is not set on request."));
+        let request = request.into_inner();
+        let namespace = self.workflows.namespace(&request.namespace)?;
+        if !request.job_id.is_empty() {
+            return self.explain_batch(&namespace, request.job_id).await;
         }
-        let key = WorkflowKey::new(namespace.key, &workflow_id);
-        let current = self.node.runs.snapshot(&key, &run_id).await.map_err(failed)?;
+        let subject = Subject::of(&request)?;
+        let key = WorkflowKey::new(namespace.key, &subject.workflow_id);
+        let current = self.node.runs.snapshot(&key, &request.run_id).await.map_err(|error| subject.failed(error))?;
         let run = &current.run;
-        let close_event = match run.is_running() {
-            true => None,
-            false => self.node.runs.last_event(&current).await.map_err(failed)?,
+        let has_history = !run.is_running() && run.state().standalone.is_none();
+        let close_event = match has_history {
+            false => None,
+            true => self.node.runs.last_event(&current).await.map_err(failed)?,
         };
+        let generations = request.generations.unwrap_or(GENERATIONS).clamp(0, GENERATIONS_MAX);
         let script = self.script(&namespace, &key, run).await;
         let leases = self.node.workers.leases_of(namespace.key);
         let (workflow_queue, activity_queues) = self.queues(handlers, &namespace, run, &leases).await?;
@@ -68,16 +119,125 @@ impl WorkflowExplanations {
             script,
             namesake: self.node.scripts.current_version(&namespace, &run.info.workflow_type).is_some(),
             close_event,
+            children: self.children(handlers, run, generations).await,
+            updates: self.updates(&current).await,
+            cancel: self.cancel(&current).await,
         };
+        let activity_type = run.state().activities.values().next().map(|activity| activity.activity_type.clone());
         Ok(Response::new(ExplainResponse {
-            workflow_id: run.info.workflow_id.clone(),
+            workflow_id: if subject.id.is_empty() { run.info.workflow_id.clone() } else { String::new() },
+            id: subject.id,
             run_id: run.info.run_id.clone(),
-            workflow_type: run.info.workflow_type.clone(),
+            workflow_type: activity_type
+                .filter(|_| run.state().standalone.is_some())
+                .unwrap_or_else(|| run.info.workflow_type.clone()),
             status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
             reasons: why::reasons(&seen),
             last_task_failure: why::last_task_failure(run.state()),
             executed_by: script::executor(run).unwrap_or_default(),
         }))
+    }
+
+    /// How far a batch job has come.
+    async fn explain_batch(&self, namespace: &Namespace, job_id: String) -> Result<Response<ExplainResponse>, Status> {
+        let (info, _) = self.node.batches.describe(namespace, &job_id).await.map_err(failed)?;
+        Ok(Response::new(ExplainResponse {
+            id: job_id,
+            status: info.state().as_str_name().trim_start_matches("BATCH_OPERATION_STATE_").to_owned(),
+            reasons: why::reasons_of_batch(&namespace.name, &info, self.node.runs.clock_now()),
+            ..Default::default()
+        }))
+    }
+
+    /// What the first open children wait for, by their workflow ids. One that cannot be asked is left out.
+    async fn children(&self, handlers: &Arc<Handlers>, run: &Run, generations: i32) -> BTreeMap<String, Vec<Reason>> {
+        let mut explained = BTreeMap::new();
+        if generations == 0 || !run.is_running() {
+            return explained;
+        }
+        let open = run.state().children.values().filter(|child| child.started_event_id != 0);
+        for child in open.take(CHILDREN_MAX) {
+            let namespace = if child.namespace.is_empty() { &run.info.namespace } else { &child.namespace };
+            // The caller may read this namespace; whether it may read another one is not known here.
+            if *namespace != run.info.namespace {
+                continue;
+            }
+            let request = ExplainRequest {
+                namespace: namespace.clone(),
+                workflow_id: child.workflow_id.clone(),
+                generations: Some(generations - 1),
+                ..Default::default()
+            };
+            if let Ok(answer) = handlers.make(&request).await {
+                explained.insert(child.workflow_id.clone(), answer.reasons);
+            }
+        }
+        explained
+    }
+
+    /// Names and times of the first updates that are not finished.
+    async fn updates(&self, current: &Current) -> BTreeMap<String, UpdateSnapshot> {
+        let mut found = BTreeMap::new();
+        let waiting = current.run.updates().waiting();
+        for update in waiting.iter().take(UPDATES_MAX) {
+            let request = update.request.as_ref().or(update.admitted.as_ref());
+            if let Some(input) = request.and_then(|request| request.input.as_ref()) {
+                found.insert(update.id.clone(), UpdateSnapshot { name: input.name.clone(), time: 0 });
+            }
+        }
+        let stored = current.run.state().updates.iter().filter(|(_, record)| !record.is_finished());
+        for (id, record) in stored.take(UPDATES_MAX) {
+            let event_id =
+                if record.accepted_event_id > 0 { record.accepted_event_id } else { record.admitted_event_id };
+            let Some(event) = self.event(current, event_id).await else { continue };
+            let request = match &event.attributes {
+                Some(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(event)) => {
+                    event.accepted_request.as_ref()
+                }
+                Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(event)) => event.request.as_ref(),
+                _ => None,
+            };
+            let name = request.and_then(|request| request.input.as_ref()).map(|input| input.name.clone());
+            // The acceptance of an update that an event admitted has no request.
+            let name = name.or_else(|| found.get(id).map(|update| update.name.clone())).unwrap_or_default();
+            let time = event.event_time.as_ref().map_or(0, timestamp_nanos);
+            found.insert(id.clone(), UpdateSnapshot { name, time });
+        }
+        found.retain(|_, update| !update.name.is_empty());
+        found
+    }
+
+    /// An event, stored or in the tail; none if it cannot be read.
+    async fn event(&self, current: &Current, id: i64) -> Option<HistoryEvent> {
+        match current.run.tail().iter().find(|event| event.event_id == id) {
+            Some(event) => Some(event.clone()),
+            None if id > 0 => self.node.runs.stored_event(current, id).await.ok(),
+            None => None,
+        }
+    }
+
+    /// The request to cancel a run, if one of its newest events is that.
+    async fn cancel(&self, current: &Current) -> Option<CancelSnapshot> {
+        let state = current.run.state();
+        if let Some(standalone) = &state.standalone {
+            let asked = standalone.cancel.as_ref()?;
+            let (identity, cause) = (asked.identity.clone(), asked.reason.clone());
+            return Some(CancelSnapshot { identity, cause, ..Default::default() });
+        }
+        if !state.cancel_requested {
+            return None;
+        }
+        let newest = self.node.runs.history_reverse(current, i64::MAX, CANCEL_BATCHES_MAX).await.ok()?;
+        let buffered = state.buffered.iter();
+        newest.events.iter().chain(buffered).find_map(|event| match &event.attributes {
+            Some(Attributes::WorkflowExecutionCancelRequestedEventAttributes(asked)) => Some(CancelSnapshot {
+                identity: asked.identity.clone(),
+                workflow_id: asked.external_workflow_execution.clone().unwrap_or_default().workflow_id,
+                cause: asked.cause.clone(),
+                time: event.event_time.as_ref().map_or(0, timestamp_nanos),
+            }),
+            _ => None,
+        })
     }
 
     /// Where a script stands. Nothing if the run is none, or if it has not taken its first turn.

@@ -122,6 +122,17 @@ pub(crate) fn of_activity(namespace: String, workflow_id: String, activity_id: S
     }
 }
 
+/// What a caller wants explained.
+pub(crate) fn of_explained(request: segno_proto::segno_workflow::ExplainRequest) -> Route {
+    let named = |name: &str| !name.is_empty();
+    match request {
+        request if named(&request.schedule_id) => Route::Schedule(request.namespace, request.schedule_id),
+        request if named(&request.job_id) => Route::Once,
+        request if named(&request.activity_id) => Route::Activity(request.namespace, request.activity_id),
+        request => Route::Workflow(request.namespace, request.workflow_id),
+    }
+}
+
 /// A queue by its description.
 pub(crate) fn of_queue(namespace: String, queue: Option<segno_proto::taskqueue::TaskQueue>) -> Route {
     queue.map_or(Route::Here, |queue| Route::Home(namespace, queue.name))

@@ -1,10 +1,10 @@
 //! Pending activities: failing, paused, waiting for a worker, or at a worker.
 
-use segno_engine::state::Activity;
+use segno_engine::{Shared, state::Activity};
 use segno_proto::segno_workflow::Reason;
 
 use super::{
-    RunSnapshot, SHOWN_MAX, failure,
+    RunSnapshot, SHOWN_MAX, command, failure,
     queue::{self, WaitingTask},
     reason,
     task::holder,
@@ -14,7 +14,14 @@ use super::{
 /// Adds what there is to say about each pending activity, those that need attention first.
 pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let all = &seen.run.state().activities;
-    let mut reasons: Vec<Reason> = all.values().map(|activity| one(seen, activity)).collect();
+    let briefed = |activity: &Shared<Activity>| {
+        let mut reason = one(seen, activity);
+        if reason.brief.is_empty() {
+            reason.brief = format!("activity {}", words::text(&activity.activity_type));
+        }
+        reason
+    };
+    let mut reasons: Vec<Reason> = all.values().map(briefed).collect();
     reasons.sort_by_key(|reason| rank(&reason.kind));
     let more = reasons.len().saturating_sub(SHOWN_MAX);
     found.extend(reasons.into_iter().take(SHOWN_MAX));
@@ -27,6 +34,7 @@ pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
 fn rank(kind: &str) -> usize {
     let order = [
         "ACTIVITY_QUARANTINED",
+        "NOT_REGISTERED",
         "NO_POLLER",
         "WAITS_FOR_VERSION",
         "ACTIVITY_FAILING",
@@ -51,10 +59,11 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
     let of = if most > 0 { format!(" of {most}") } else { String::new() };
     if let Some(pause) = activity.pause.as_ref().filter(|pause| pause.is_quarantine()) {
         let text = format!("{name} has been quarantined {}:{}", words::since(pause.time, now), lost_workers(activity));
-        let id = words::quoted(&activity.activity_id);
+        let command = |words| command::of_activity(&seen.run.info, words, &activity.activity_id);
         let hint = format!(
-            "If it kills its workers, deploy a fix first. `segno activity reset` begins it anew, `segno activity unpause` lets \
-             it go to one more worker; its id is {id}."
+            "If it kills its workers, deploy a fix first. {} begins it anew, {} lets it go to one more worker.",
+            command("activity reset"),
+            command("activity unpause")
         );
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_QUARANTINED", text) };
     }
@@ -62,8 +71,8 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
         let at_worker = if activity.started_time > 0 { " The current attempt still runs." } else { "" };
         let lost = lost_workers(activity);
         let text = format!("{name} has been paused by {}.{at_worker}{lost}", words::paused_by(pause, now));
-        let hint =
-            format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
+        let unpause = command::of_activity(&seen.run.info, "activity unpause", &activity.activity_id);
+        let hint = format!("{unpause} lets it go on.");
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_PAUSED", text) };
     }
     if seen.run.is_paused() && activity.started_time == 0 {
@@ -80,8 +89,17 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
             return Reason { until: time(activity.scheduled_time), ..reason("ACTIVITY_DELAYED", text) };
         }
         let text = format!("{name} failed {times}{with}; attempt {}{of} is in {next}.", activity.attempt);
-        let hint = "It is tried again by itself; `segno activity reset` tries it at once.".to_owned();
+        let reset = command::of_activity(&seen.run.info, "activity reset", &activity.activity_id);
         let (since, until) = (time(activity.last_attempt_end), time(activity.scheduled_time));
+        if last.is_some_and(failure::is_not_registered) {
+            let hint = format!(
+                "The workers of task queue {} do not have this activity type. Deploy workers that register it, or start the \
+                 workflow with the queue of the workers that do. {reset} then tries it at once.",
+                words::quoted(&activity.queue)
+            );
+            return Reason { since, until, hint, details, ..reason("NOT_REGISTERED", text) };
+        }
+        let hint = format!("It is tried again by itself; {reset} tries it at once.");
         return Reason { since, until, hint, details, ..reason("ACTIVITY_FAILING", text) };
     }
     let what = match failed {
@@ -96,7 +114,7 @@ fn one(seen: &RunSnapshot<'_>, activity: &Activity) -> Reason {
             kind: "activity task",
             queue: &activity.queue,
             namespace: None,
-            workflow_id: &seen.run.info.workflow_id,
+            info: &seen.run.info,
             since: activity.scheduled_time,
         },
         queue_seen,

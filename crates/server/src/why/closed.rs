@@ -9,7 +9,7 @@ use segno_proto::{
     segno_workflow::Reason,
 };
 
-use super::{RunSnapshot, SHOWN_MAX, failure, reason, time, words};
+use super::{RunSnapshot, SHOWN_MAX, command, failure, pending, reason, time, words};
 
 /// How the run closed, and what goes on nevertheless.
 pub(super) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
@@ -19,7 +19,13 @@ pub(super) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     let mut closed = match seen.run.status() {
         Status::Completed => reason("COMPLETED", format!("It completed {when}, after {lasted}.")),
         Status::Failed => reason("FAILED", format!("It failed {when}, after {lasted}")),
-        Status::Canceled => reason("CANCELED", format!("It was canceled {when}, after {lasted}.")),
+        Status::Canceled => {
+            let by = seen
+                .cancel
+                .as_ref()
+                .map_or_else(String::new, |cancel| format!("; {}", pending::canceler(cancel, seen.now)));
+            reason("CANCELED", format!("It was canceled {when}, after {lasted}{by}."))
+        }
         Status::Terminated => reason("TERMINATED", format!("It was terminated {when}, after {lasted}")),
         Status::TimedOut => reason("TIMED_OUT", format!("It timed out {when}, after {lasted}")),
         Status::ContinuedAsNew => {
@@ -58,7 +64,7 @@ pub(super) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     let mut found = vec![closed];
     if !state.successor_run_id.is_empty() {
         let text = format!("Another run of the workflow follows it: {}.", state.successor_run_id);
-        let hint = format!("`segno workflow why -w {}` tells of the newest run.", words::quoted(&info.workflow_id));
+        let hint = format!("{} tells of the newest run.", command::of_workflow(info, "workflow why", &[]));
         found.push(Reason { hint, ..reason("SUCCESSOR", text) });
     }
     if !state.reset_run_id.is_empty() {

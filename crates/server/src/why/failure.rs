@@ -58,6 +58,23 @@ pub(super) fn chain(failure: &Failure) -> Vec<String> {
     causes.take(CAUSES_MAX).enumerate().map(line).collect()
 }
 
+/// How SDKs say that a worker does not have the type of a workflow or an activity.
+const NOT_REGISTERED: [&str; 6] = [
+    "is not registered on this worker",
+    "is not registered with a worker",
+    "unable to find workflow type",
+    "unable to find activitytype",
+    "unknown workflow type",
+    "no such function is exported by the workflow bundle",
+];
+
+/// Whether a worker says that it does not have the type.
+pub(super) fn is_not_registered(failure: &Failure) -> bool {
+    let message = failure.message.to_lowercase();
+    matches!(type_of(failure).as_str(), "UnknownWorkflow" | "UnknownTask")
+        || NOT_REGISTERED.iter().any(|text| message.contains(text))
+}
+
 /// The failure, its causes and where the innermost of them that says so happened.
 pub(super) fn details(failure: &Failure) -> Vec<String> {
     let mut lines = chain(failure);

@@ -7,12 +7,16 @@
 //! What holds: there is always at least one reason; the first is the most important one.
 
 mod activities;
+mod batch;
 mod closed;
+mod command;
 mod failure;
 mod operations;
 mod pending;
 mod queue;
+mod schedule;
 mod script;
+mod severity;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -25,9 +29,11 @@ use segno_engine::{Run, state::PauseInfo};
 use segno_node::{LeaseView, QueueService};
 use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::Reason};
 
+pub(crate) use batch::reasons as reasons_of_batch;
 pub(crate) use failure::last_task_failure;
 pub(crate) use operations::EndpointSnapshot;
 pub(crate) use script::ScriptSnapshot;
+pub(crate) use severity::Severity;
 pub(crate) use versions::{LaneSnapshot, TargetCause, TaskTarget};
 
 /// Items of one kind that are listed; further ones are only counted.
@@ -44,6 +50,28 @@ pub(crate) struct QueueSnapshot {
     pub(crate) is_limited: bool,
     /// To which version of workers the task goes, if versions use the queue.
     pub(crate) target: Option<TaskTarget>,
+}
+
+/// The request of an update that a run has not finished.
+#[derive(Clone, Debug)]
+pub(crate) struct UpdateSnapshot {
+    /// Its name.
+    pub(crate) name: String,
+    /// When it was admitted or accepted; 0 if that is not known.
+    pub(crate) time: Nanos,
+}
+
+/// The request to cancel a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CancelSnapshot {
+    /// Who asked; empty if a workflow did.
+    pub(crate) identity: String,
+    /// The workflow that asked, if one did.
+    pub(crate) workflow_id: String,
+    /// Why.
+    pub(crate) cause: String,
+    /// When.
+    pub(crate) time: Nanos,
 }
 
 /// The facts about a run and about the workers of its tasks.
@@ -66,22 +94,32 @@ pub(crate) struct RunSnapshot<'a> {
     pub(crate) namesake: bool,
     /// The last event of a closed run.
     pub(crate) close_event: Option<HistoryEvent>,
+    /// Reasons of open children, by their workflow ids; not of all.
+    pub(crate) children: BTreeMap<String, Vec<Reason>>,
+    /// Updates that are not finished, by their ids; not of all.
+    pub(crate) updates: BTreeMap<String, UpdateSnapshot>,
+    /// The request to cancel the run, if it was found.
+    pub(crate) cancel: Option<CancelSnapshot>,
 }
 
 /// The sentences, most important first.
 pub(crate) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
+    let mut found = match seen.run.is_running() {
+        true => open(seen),
+        false => closed::reasons(seen),
+    };
+    severity::fill(&mut found);
+    found
+}
+
+fn open(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     let state = seen.run.state();
-    if !seen.run.is_running() {
-        return closed::reasons(seen);
-    }
     let mut found = Vec::new();
     if let Some(pause) = &state.pause {
         found.push(paused(seen, pause));
     }
-    if state.schedule.is_some() {
-        let text = "This is the run of a schedule, which waits for its next time.";
-        let hint = "`segno schedule describe` shows the next times.";
-        return vec![Reason { hint: hint.to_owned(), ..reason("SCHEDULE", text) }];
+    if let Some(schedule) = &state.schedule {
+        return schedule::reasons(seen, schedule);
     }
     if state.first_task_due > seen.now {
         found.push(held_back(seen));
@@ -92,6 +130,9 @@ pub(crate) fn reasons(seen: &RunSnapshot<'_>) -> Vec<Reason> {
     operations::add(seen, &mut found);
     pending::add(seen, &mut found);
     script::add(seen, &mut found);
+    if state.standalone.is_some() && !found.is_empty() {
+        return found;
+    }
     if found.is_empty() || (!waits_for_task && found.iter().all(|reason| reason.kind == "CANCEL_REQUESTED")) {
         found.push(waits_in_code(seen));
     }
@@ -120,7 +161,7 @@ fn paused(seen: &RunSnapshot<'_>, pause: &PauseInfo) -> Reason {
         "The workflow has been paused by {}. Nothing of it is handed to workers; what happens meanwhile is recorded in its history.{at_worker}",
         words::paused_by(pause, seen.now)
     );
-    let hint = format!("`segno workflow unpause -w {}` lets it go on.", words::quoted(&seen.run.info.workflow_id));
+    let hint = format!("{} lets it go on.", command::of_workflow(&seen.run.info, "workflow unpause", &[]));
     Reason { since: time(pause.time), hint, ..reason("PAUSED", text) }
 }
 
@@ -156,7 +197,7 @@ fn waits_in_code(seen: &RunSnapshot<'_>) -> Reason {
         "Nothing is pending that the server knows of: the code waits for a signal, an update or a condition of its own. \
          {received}"
     );
-    let hint =
-        format!("`segno workflow stack -w {}` asks a worker where the code stands.", words::quoted(&info.workflow_id));
+    let stack = command::of_workflow(info, "workflow stack", &[]);
+    let hint = format!("{stack} asks a worker where the code stands.");
     Reason { hint, ..reason("WAITS_IN_CODE", text) }
 }

@@ -1,10 +1,13 @@
 //! Pending Nexus operations: waiting for a worker, at a worker, failing, or started.
 
-use segno_engine::state::nexus::{Cancellation, CancellationResult, Operation};
+use segno_engine::{
+    Shared,
+    state::nexus::{Cancellation, CancellationResult, Operation},
+};
 use segno_proto::segno_workflow::Reason;
 
 use super::{
-    QueueSnapshot, RunSnapshot, SHOWN_MAX, failure,
+    QueueSnapshot, RunSnapshot, SHOWN_MAX, command, failure,
     queue::{self, WaitingTask},
     reason, time, words,
 };
@@ -35,7 +38,12 @@ pub(crate) enum EndpointSnapshot {
 /// Adds what there is to say about each pending operation.
 pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let all = &seen.run.state().operations;
-    found.extend(all.values().take(SHOWN_MAX).map(|operation| one(seen, operation)));
+    let briefed = |operation: &Shared<Operation>| {
+        let mut reason = one(seen, operation);
+        reason.brief = format!("operation {}.{}", words::text(&operation.service), words::text(&operation.operation));
+        reason
+    };
+    found.extend(all.values().take(SHOWN_MAX).map(briefed));
     if all.len() > SHOWN_MAX {
         let more = words::count(all.len() - SHOWN_MAX, "Nexus operation is", "Nexus operations are");
         found.push(reason("MORE_OPERATIONS", format!("{more} pending besides.")));
@@ -89,7 +97,7 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
                 kind: "Nexus task",
                 queue,
                 namespace: Some(namespace),
-                workflow_id: &seen.run.info.workflow_id,
+                info: &seen.run.info,
                 since,
             };
             Reason { details, ..queue::waiting(&task, queue_seen, now) }
@@ -112,7 +120,9 @@ fn one(seen: &RunSnapshot<'_>, operation: &Operation) -> Reason {
         }
         None => {
             let text = format!("{what} has waited {}: the endpoint does not exist.", words::since(since, now));
-            let hint = "`segno nexus endpoint list` shows the endpoints.".to_owned();
+            let list = command::command("", "nexus endpoint list", &[]);
+            let hint =
+                format!("Create the endpoint, or reset the workflow to before the call. {list} shows the endpoints.");
             Reason { since: time(since), hint, details, ..reason("NO_ENDPOINT", text) }
         }
     }

@@ -2,7 +2,7 @@
 
 use segno_proto::{Nanos, segno_workflow::Reason};
 
-use super::{RunSnapshot, SHOWN_MAX, reason, time, words};
+use super::{CancelSnapshot, RunSnapshot, SHOWN_MAX, command, reason, severity, time, words};
 
 /// A deadline within this time is shown.
 const DEADLINE_NEAR: Nanos = 24 * 60 * 60 * 1_000_000_000;
@@ -39,13 +39,25 @@ fn children(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
         let name =
             format!("child workflow {} ({})", words::quoted(&child.workflow_id), words::text(&child.workflow_type));
         if child.started_event_id == 0 {
-            found.push(reason("CHILD_STARTING", format!("It asked for the {name}, which has not begun yet.")));
+            let brief = format!("child {}", words::text(&child.workflow_id));
+            let text = format!("It asked for the {name}, which has not begun yet.");
+            found.push(Reason { brief, ..reason("CHILD_STARTING", text) });
             continue;
         }
         let text = format!("It waits for the {name}, which is open.");
-        let hint =
-            format!("`segno workflow why -w {}` tells what the child waits for.", words::quoted(&child.workflow_id));
-        found.push(Reason { hint, ..reason("CHILD", text) });
+        let found_one = match seen.children.get(&child.workflow_id) {
+            Some(because) => {
+                let severity = severity::worst(because).map_or_else(String::new, |severity| severity.word().to_owned());
+                Reason { because: because.clone(), severity, ..reason("CHILD", text) }
+            }
+            None => {
+                let namespace = if child.namespace.is_empty() { &seen.run.info.namespace } else { &child.namespace };
+                let why = command::command(namespace, "workflow why", &[("--workflow-id", &child.workflow_id)]);
+                Reason { hint: format!("{why} tells what the child waits for."), ..reason("CHILD", text) }
+            }
+        };
+        let brief = format!("child {}", words::text(&child.workflow_id));
+        found.push(Reason { brief, ..found_one });
     }
     if children.len() > SHOWN_MAX {
         let more = words::count(children.len() - SHOWN_MAX, "child workflow is", "child workflows are");
@@ -57,13 +69,36 @@ fn updates(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     let accepted: Vec<_> =
         seen.run.state().updates.iter().filter(|(_, record)| record.is_accepted()).map(|(id, _)| id).collect();
     for id in accepted.iter().take(SHOWN_MAX) {
-        let text = format!("Update {} was accepted, and its handler has not finished.", words::quoted(id));
-        found.push(reason("UPDATE", text));
+        let (name, at) = update(seen, id);
+        let when = if at > 0 { format!(" {}", words::moment(at, seen.now)) } else { String::new() };
+        let text = format!("{name} was accepted{when}, and its handler has not finished.");
+        let stack = command::of_workflow(&seen.run.info, "workflow stack", &[]);
+        let hint =
+            format!("The handler waits for what it awaits, such as an activity or a condition: {stack} shows where.");
+        let brief = format!("update {}", words::text(id));
+        found.push(Reason { since: time(at), hint, brief, ..reason("UPDATE", text) });
     }
-    let waiting = seen.run.updates().waiting().len();
-    if waiting > 0 {
-        let text = format!("{} for a worker to look at.", words::count(waiting, "update waits", "updates wait"));
-        found.push(reason("UPDATE_WAITING", text));
+    let waiting = seen.run.updates().waiting();
+    for one in waiting.iter().take(SHOWN_MAX) {
+        let (name, at) = update(seen, &one.id);
+        let waits = if at > 0 { format!("waits {}", words::since(at, seen.now)) } else { "waits".to_owned() };
+        let text = format!("{name} {waits} for a worker to accept or reject it.");
+        let hint =
+            "It goes to a worker with the workflow task; its caller may repeat the call with the same update id.";
+        let brief = format!("update {}", words::text(&one.id));
+        found.push(Reason { since: time(at), hint: hint.to_owned(), brief, ..reason("UPDATE_WAITING", text) });
+    }
+    if waiting.len() > SHOWN_MAX {
+        let more = words::count(waiting.len() - SHOWN_MAX, "update waits", "updates wait");
+        found.push(reason("UPDATE_WAITING", format!("{more} besides.")));
+    }
+}
+
+/// An update as the beginning of a sentence, and when it was admitted or accepted; 0 if that is not known.
+fn update(seen: &RunSnapshot<'_>, id: &str) -> (String, Nanos) {
+    match seen.updates.get(id) {
+        Some(update) => (format!("Update {} (id {})", words::quoted(&update.name), words::quoted(id)), update.time),
+        None => (format!("Update {}", words::quoted(id)), 0),
     }
 }
 
@@ -86,17 +121,42 @@ fn cancellation(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
     if !state.cancel_requested {
         return;
     }
+    let requested = match &seen.cancel {
+        Some(cancel) => uppercased(&canceler(cancel, seen.now)),
+        None => "Cancellation was requested".to_owned(),
+    };
     let text = match state.task.is_some() {
-        true => {
-            "Cancellation was requested, and the code has not seen that yet: it hears of it with its workflow task."
-        }
-        false => "Cancellation was requested; the code knows, and goes on nevertheless.",
+        true => format!("{requested}. The code has not seen that yet: it hears of it with its workflow task."),
+        false => format!("{requested}. The code knows, and goes on nevertheless."),
     };
     let hint = match state.task.is_some() {
-        true => "",
-        false => "The code may be cleaning up, or it ignores cancellation. `segno workflow terminate` ends it at once.",
+        true => String::new(),
+        false => format!(
+            "The code may be cleaning up, or it ignores cancellation. {} ends it at once.",
+            command::of_workflow(&seen.run.info, "workflow terminate", &[])
+        ),
     };
-    found.push(Reason { hint: hint.to_owned(), ..reason("CANCEL_REQUESTED", text) });
+    let since = time(seen.cancel.as_ref().map_or(0, |cancel| cancel.time));
+    found.push(Reason { since, hint, ..reason("CANCEL_REQUESTED", text) });
+}
+
+/// Who requested the cancellation, why and when, as a clause.
+pub(super) fn canceler(cancel: &CancelSnapshot, now: Nanos) -> String {
+    let by = match (cancel.workflow_id.as_str(), cancel.identity.as_str()) {
+        ("", "") => String::new(),
+        ("", identity) => format!(" by {}", words::text(identity)),
+        (workflow_id, _) => format!(" by workflow {}", words::quoted(workflow_id)),
+    };
+    let why = match cancel.cause.as_str() {
+        "" => String::new(),
+        cause => format!(", because: {}", words::text(cause)),
+    };
+    format!("cancellation was requested{by} {}{why}", words::moment(cancel.time, now))
+}
+
+fn uppercased(clause: &str) -> String {
+    let mut chars = clause.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Adds when the run times out, if that is near.

@@ -1,8 +1,9 @@
 //! Tasks that wait in a queue: does a worker poll for them?
 
+use segno_engine::state::RunInfo;
 use segno_proto::{Nanos, segno_workflow::Reason};
 
-use super::{QueueSnapshot, reason, time, versions, words};
+use super::{QueueSnapshot, command, reason, time, versions, words};
 
 /// A poll lasts a minute. A worker that did not poll for this long has gone.
 const POLL_SILENCE_MAX: Nanos = 5 * 60 * 1_000_000_000;
@@ -19,7 +20,7 @@ pub(super) struct WaitingTask<'a> {
     /// The namespace of the queue, if it may be another one than that of the workflow.
     pub(super) namespace: Option<&'a str>,
     /// Its workflow.
-    pub(super) workflow_id: &'a str,
+    pub(super) info: &'a RunInfo,
     /// Since when it waits.
     pub(super) since: Nanos,
 }
@@ -32,7 +33,8 @@ pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) 
         name = format!("{name} of namespace {}", words::quoted(namespace));
     }
     let waits = format!("{what} has waited {}", words::since(since, now));
-    let base = |kind, text| Reason { since: time(since), ..reason(kind, text) };
+    let brief = format!("a worker on {}", words::text(queue));
+    let base = |kind, text| Reason { since: time(since), brief: brief.clone(), ..reason(kind, text) };
     if let Some(target) = &seen.target
         && let Some(reason) = versions::waiting(&waits, task, target, now)
     {
@@ -60,7 +62,9 @@ pub(super) fn waiting(task: &WaitingTask<'_>, seen: &QueueSnapshot, now: Nanos) 
     if is_limited && service.backlog > 0 {
         let text =
             format!("{waits}: task queue {name} hands out tasks at a limited rate, and {} wait.", service.backlog);
-        let hint = "`segno task-queue describe` shows the limit and where it comes from.".to_owned();
+        let namespace = task.namespace.unwrap_or(&task.info.namespace);
+        let describe = command::command(namespace, "task-queue describe", &[("--task-queue", queue)]);
+        let hint = format!("{describe} shows the limit and where it comes from.");
         return Reason { hint, ..base("RATE_LIMITED", text) };
     }
     if service.polls_waiting == 0 {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use segno_proto::{Nanos, segno_workflow::Reason};
 use serde_json::Value;
 
-use super::{RunSnapshot, SHOWN_MAX, reason, words};
+use super::{RunSnapshot, SHOWN_MAX, command, reason, words};
 
 /// Where a script stands.
 #[derive(Clone, Debug, Default)]
@@ -57,9 +57,14 @@ pub(super) fn add(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
             None => Reason { details, ..reason("SCRIPT_WAITS", text) },
             Some(name) => {
                 text.push_str(&other_signals(&script.state["signals"]));
-                let (id, name) = (words::quoted(&seen.run.info.workflow_id), words::quoted(name));
-                let hint = format!("`segno workflow signal -w {id} --name {name}` sends it.");
-                Reason { details, hint, ..reason("WAITS_FOR_SIGNAL", text) }
+                let send = command::of_workflow(&seen.run.info, "workflow signal", &[("--name", name)]);
+                let hint = format!("{send} sends it.");
+                Reason {
+                    details,
+                    hint,
+                    brief: format!("signal {}", words::text(name)),
+                    ..reason("WAITS_FOR_SIGNAL", text)
+                }
             }
         };
         found.push(found_one);
@@ -77,8 +82,10 @@ pub(super) fn add_namesake(seen: &RunSnapshot<'_>, found: &mut Vec<Reason>) {
         "Workers of task queue {queue} execute it, and not the script {name}: when it was started, workers polled this queue or had \
          executed this type there, or there was no such script."
     );
-    let hint = "Deploy the script with `segno flow deploy --take-over`, and it executes what is started from now on.";
-    found.push(Reason { hint: hint.to_owned(), ..reason("NOT_THE_SCRIPT", text) });
+    let file = format!("{}.flow", info.workflow_type);
+    let deploy = command::command(&info.namespace, "flow deploy --take-over", &[("", &file)]);
+    let hint = format!("Deploy the script so that it executes what is started from now on: {deploy}.");
+    found.push(Reason { hint, ..reason("NOT_THE_SCRIPT", text) });
 }
 
 /// One thing that is waited for: `signal "approve" since 2026-11-17T06:00:00Z (for 12 s)`.

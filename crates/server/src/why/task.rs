@@ -8,11 +8,13 @@ use segno_node::LeaseView;
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause as Cause, segno_workflow::Reason};
 
 use super::{
-    RunSnapshot, failure,
+    RunSnapshot, Severity, command, failure,
     queue::{self, WaitingTask},
     reason, time, words,
 };
 
+/// A workflow task that failed so often in a row does not succeed by itself.
+const FAILURES_OF_STUCK: i32 = 3;
 /// A worker that is silent for less than this is not worth a word.
 const SILENCE_MIN: Nanos = 5_000_000_000;
 
@@ -46,10 +48,10 @@ fn waits_for_operator(seen: &RunSnapshot<'_>) -> Reason {
         "It waits for an operator: the turn of the script took longer than {limit} in {attempts} attempts, and is not tried \
          again by itself."
     );
-    let id = words::quoted(&seen.run.info.workflow_id);
+    let migrate = command::of_workflow(&seen.run.info, "flow migrate", &[]);
     let hint = format!(
-        "Deploy a script that does less in one turn and move the run to it with `segno flow migrate -w {id}`; with the \
-         version that it has, the same command tries the turn once more. Or reset the run, or terminate it."
+        "Deploy a script that does less in one turn and move the run to it with {migrate}; with the version that it has, the \
+         same command tries the turn once more. Or reset the run, or terminate it."
     );
     let since = seen.run.state().reported_failure.as_deref().and_then(|reported| time(reported.time));
     Reason { since, hint, ..reason("WAITS_FOR_OPERATOR", text) }
@@ -62,11 +64,13 @@ fn failing(seen: &RunSnapshot<'_>) -> Reason {
         1 => "once".to_owned(),
         failures => format!("{failures} times in a row"),
     };
+    let fails_for_ever = state.failures_since_success >= FAILURES_OF_STUCK;
     let Some(reported) = state.reported_failure.as_deref() else {
         let limit = words::span(seen.run.info.task_timeout);
         let text = format!("The workflow task timed out {times}: a worker took it and did not answer within {limit}.");
         let hint = "The worker may have crashed, or the workflow code blocks its thread: look at the worker's log.";
-        return Reason { hint: hint.to_owned(), ..reason("TASK_TIMING_OUT", text) };
+        let severity = if fails_for_ever { Severity::Stuck.word().to_owned() } else { String::new() };
+        return Reason { hint: hint.to_owned(), severity, ..reason("TASK_TIMING_OUT", text) };
     };
     let said = match &reported.failure {
         Some(said) => failure::line(said),
@@ -82,21 +86,35 @@ fn failing(seen: &RunSnapshot<'_>) -> Reason {
     );
     let mut details = vec![format!("cause: {}", failure::cause_name(reported.cause()))];
     details.extend(reported.failure.iter().flat_map(failure::details));
+    let info = &seen.run.info;
+    let is_unknown = reported.failure.as_ref().is_some_and(failure::is_not_registered);
     let hint = match reported.cause() {
-        Cause::NonDeterministicError => {
-            "The code does not fit the history of the run: deploy the code the run began with, or reset the run to an \
-             earlier event with `segno workflow reset`."
-        }
-        _ if seen.run.state().script.is_some() => {
-            "The turn is tried again by itself. Deploy a repaired script and move the run to it with `segno flow migrate`."
-        }
-        _ => {
+        Cause::NonDeterministicError => format!(
+            "The code does not fit the history of the run: deploy the code the run began with, or reset the run to an earlier \
+             event: {}.",
+            command::of_workflow(info, "workflow reset", &[("--to", "LastWorkflowTask")])
+        ),
+        _ if seen.run.state().script.is_some() => format!(
+            "The turn is tried again by itself. Deploy a repaired script and move the run to it with {}.",
+            command::of_workflow(info, "flow migrate", &[])
+        ),
+        _ if is_unknown => format!(
+            "The workers of task queue {} do not have the workflow type {}. Deploy workers that register it. If others have it, the \
+             workflow was started on the wrong queue: {} ends it, and it can be started on theirs.",
+            words::quoted(&info.task_queue),
+            words::text(&info.workflow_type),
+            command::of_workflow(info, "workflow terminate", &[])
+        ),
+        _ => format!(
             "Repair the workflow code and restart its workers: the task is tried again until it succeeds. If the input is \
-             wrong, terminate the workflow and start it again."
-        }
+             wrong, end the workflow ({}) and start it again.",
+            command::of_workflow(info, "workflow terminate", &[])
+        ),
     };
-    let hint = hint.to_owned();
-    Reason { since: time(reported.time), hint, details, ..reason("TASK_FAILING", text) }
+    let kind = if is_unknown { "NOT_REGISTERED" } else { "TASK_FAILING" };
+    let is_stuck = reported.cause() == Cause::NonDeterministicError || fails_for_ever;
+    let severity = if is_stuck { Severity::Stuck.word().to_owned() } else { String::new() };
+    Reason { since: time(reported.time), hint, details, severity, ..reason(kind, text) }
 }
 
 fn started(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
@@ -166,7 +184,7 @@ fn scheduled(seen: &RunSnapshot<'_>, task: &WorkflowTask) -> Reason {
         );
         return Reason { since: time(since), until: time(until), ..reason("STICKY", text) };
     }
-    let workflow_id = &seen.run.info.workflow_id;
-    let waiting = WaitingTask { what, kind: "workflow task", queue: &task.queue, namespace: None, workflow_id, since };
+    let info = &seen.run.info;
+    let waiting = WaitingTask { what, kind: "workflow task", queue: &task.queue, namespace: None, info, since };
     queue::waiting(&waiting, &seen.workflow_queue, seen.now)
 }

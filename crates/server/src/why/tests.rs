@@ -23,11 +23,11 @@ use segno_proto::{
 
 use super::*;
 
-const SECOND: Nanos = 1_000_000_000;
+pub(super) const SECOND: Nanos = 1_000_000_000;
 /// 2001-09-09T01:46:40Z.
-const NOW: Nanos = 1_000_000_000 * SECOND;
+pub(super) const NOW: Nanos = 1_000_000_000 * SECOND;
 
-fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
+pub(super) fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
     let mut info = RunInfo {
         run_key: 1,
         workflow_id: "order-7".to_owned(),
@@ -49,7 +49,7 @@ fn run(change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Run {
     Run::decode(stored.freeze()).expect("a run")
 }
 
-fn seen(run: &Run) -> RunSnapshot<'_> {
+pub(super) fn seen(run: &Run) -> RunSnapshot<'_> {
     RunSnapshot {
         run,
         now: NOW,
@@ -60,6 +60,9 @@ fn seen(run: &Run) -> RunSnapshot<'_> {
         script: None,
         namesake: false,
         close_event: None,
+        children: BTreeMap::new(),
+        updates: BTreeMap::new(),
+        cancel: None,
     }
 }
 
@@ -153,7 +156,7 @@ fn closed(
 }
 
 #[test]
-fn nobody_polls_the_queue() {
+fn no_worker_polls_the_queue() {
     let run = run(|_, state| state.task = Some(waiting_task()));
     let never = only(&seen(&run));
     assert_eq!(never.kind, "NO_POLLER");
@@ -282,7 +285,7 @@ fn a_script_waits_for_an_operator() {
         "It waits for an operator: the turn of the script took longer than 10 s in 5 attempts, and is not tried again by \
          itself."
     );
-    assert!(reason.hint.contains("segno flow migrate -w"), "{}", reason.hint);
+    assert!(reason.hint.contains("`segno flow migrate --workflow-id order-7`"), "{}", reason.hint);
 }
 
 #[test]
@@ -445,7 +448,7 @@ fn the_run_is_paused() {
     let reason = only(&seen(&idle));
     assert_eq!(reason.kind, "PAUSED");
     assert!(reason.text.contains("has been paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
-    assert!(reason.hint.contains("segno workflow unpause -w"), "{}", reason.hint);
+    assert!(reason.hint.contains("`segno workflow unpause --workflow-id order-7`"), "{}", reason.hint);
     let held = paused(|state| {
         state.task = Some(WorkflowTask { started_event_id: 3, started_time: NOW, ..Default::default() });
     });
@@ -482,7 +485,11 @@ fn an_activity_is_quarantined() {
     assert_eq!(reason.kind, "ACTIVITY_QUARANTINED");
     let text = "has been quarantined since 2001-09-09T01:45:40Z (for 1 min): 2 workers were lost while they had the activity (1@a, 2@b).";
     assert!(reason.text.ends_with(text), "{}", reason.text);
-    assert!(reason.hint.contains("`segno activity reset` begins it anew"), "{}", reason.hint);
+    assert!(
+        reason.hint.contains("`segno activity reset --workflow-id order-7 --activity-id 5` begins it anew"),
+        "{}",
+        reason.hint
+    );
     // An operator who paused it learns of them, too.
     let run = activity(|activity| {
         activity.pause = Some(PauseInfo { time: NOW - 60 * SECOND, identity: "ann".to_owned(), ..Default::default() });
@@ -543,7 +550,7 @@ fn only_the_code_knows_what_it_waits_for() {
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "WAITS_IN_CODE");
     assert!(reason.text.ends_with("It has received 2 signals so far."), "{}", reason.text);
-    assert!(reason.hint.contains("segno workflow stack -w \"order-7\""));
+    assert!(reason.hint.contains("`segno workflow stack --workflow-id order-7`"));
 }
 
 #[test]
@@ -555,7 +562,7 @@ fn cancellation_is_not_seen_or_ignored() {
         state.task = Some(waiting_task());
     });
     let all = reasons(&seen(&unseen));
-    assert!(all[1].text.contains("the code has not seen that yet"), "{all:#?}");
+    assert!(all[1].text.contains("The code has not seen that yet"), "{all:#?}");
 }
 
 #[test]
@@ -588,7 +595,7 @@ fn a_script_waits_at_a_line() {
         "order waits at line 2 of order.flow for signal \"approve\" since 2001-09-09T01:46:00Z (for 40 s). Other signals have \
          come, which it does not wait for: \"aprove\"."
     );
-    assert_eq!(reason.hint, "`segno workflow signal -w \"order-7\" --name \"approve\"` sends it.");
+    assert_eq!(reason.hint, "`segno workflow signal --workflow-id order-7 --name approve` sends it.");
     assert_eq!(reason.details, ["2: await Signal.next()"]);
 }
 
@@ -627,7 +634,7 @@ fn a_turn_of_a_script_waits_runs_or_fails() {
 #[test]
 fn the_run_of_a_schedule() {
     let run = run(|_, state| state.schedule = Some(Box::new(ScheduleRun::default())));
-    assert_eq!(kinds(&seen(&run)), ["SCHEDULE"]);
+    assert_eq!(kinds(&seen(&run)), ["SCHEDULE_ENDED"]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! A task that waits for workers of a version: of which one, why of that one, and which workers poll meanwhile.
 
+use segno_engine::state::RunInfo;
 use segno_node::{QueueService, WorkerVersion};
 use segno_proto::{Nanos, segno_workflow::Reason};
 
-use super::{queue::WaitingTask, reason, time, words};
+use super::{command, queue::WaitingTask, reason, time, words};
 
 /// Versions that are named in a sentence.
 const VERSIONS_NAMED_MAX: usize = 3;
@@ -49,11 +50,23 @@ impl TaskTarget {
         self.lanes.iter().find(|lane| lane.version == self.version)
     }
 
+    /// A version other than the target whose workers poll the queue.
+    fn polling_version(&self) -> Option<&WorkerVersion> {
+        let polled = self.lanes.iter().filter(|lane| lane.pollers > 0 && lane.version != self.version);
+        polled.filter_map(|lane| lane.version.as_ref()).next()
+    }
+
     /// Versions other than the target that poll the queue, in words.
     fn others(&self) -> Vec<String> {
         let polled = self.lanes.iter().filter(|lane| lane.pollers > 0 || lane.service.polls_waiting > 0);
         polled.filter(|lane| lane.version != self.version).map(|lane| workers_of(lane.version.as_ref())).collect()
     }
+}
+
+/// The command that makes a version current.
+fn set_current(info: &RunInfo, version: &WorkerVersion) -> String {
+    let arguments = [("", version.deployment_name.as_str()), ("--build-id", version.build_id.as_str())];
+    command::command(&info.namespace, "deployment set-current", &arguments)
 }
 
 /// A version as `name:build`.
@@ -70,7 +83,7 @@ fn workers_of(version: Option<&WorkerVersion>) -> String {
 
 /// Why a task waits whose version has no worker; `None` if there is one. `waits` begins the sentence.
 pub(super) fn waiting(waits: &str, task: &WaitingTask<'_>, target: &TaskTarget, now: Nanos) -> Option<Reason> {
-    let WaitingTask { kind, workflow_id, since, .. } = *task;
+    let WaitingTask { kind, info, since, .. } = *task;
     let lane = target.lane();
     if lane.is_some_and(|lane| lane.pollers > 0 || lane.service.polls_waiting > 0) {
         return None;
@@ -91,8 +104,8 @@ pub(super) fn waiting(waits: &str, task: &WaitingTask<'_>, target: &TaskTarget, 
         (true, None) => format!("has had no worker on task queue {queue} for {kind}s since the server started"),
     };
     let (text, mut hint) = match &target.version {
-        Some(version) => of_version(version, target.cause, &silence, workflow_id),
-        None => unversioned(target, last_poll.is_some(), &queue, kind),
+        Some(version) => of_version(version, target, &silence, info),
+        None => unversioned(target, last_poll.is_some(), &queue, kind, info),
     };
     let others = target.others();
     let mut text = format!("{waits}: {text}.");
@@ -105,44 +118,43 @@ pub(super) fn waiting(waits: &str, task: &WaitingTask<'_>, target: &TaskTarget, 
     Some(Reason { since: time(since), hint, ..reason("WAITS_FOR_VERSION", text) })
 }
 
-fn of_version(version: &WorkerVersion, cause: TargetCause, silence: &str, workflow_id: &str) -> (String, String) {
-    let (named, deployment) = (name(version), words::text(&version.deployment_name));
-    let start = format!("Start workers of version {named}, or");
-    match cause {
+fn of_version(version: &WorkerVersion, target: &TaskTarget, silence: &str, info: &RunInfo) -> (String, String) {
+    let named = name(version);
+    let start = format!("Start workers of version {named}");
+    match target.cause {
         TargetCause::Pinned => {
-            let hint = format!(
-                "{start} move the run: `segno workflow update-options -w {} --versioning-override-behavior auto_upgrade` sends it \
-                 to the current version.",
-                words::quoted(workflow_id)
-            );
+            let behavior = [("--versioning-override-behavior", "auto_upgrade")];
+            let update = command::of_workflow(info, "workflow update-options", &behavior);
+            let hint = format!("{start}, or move the run: {update} sends it to the current version.");
             (format!("the run is pinned to version {named}, which {silence}"), hint)
         }
         TargetCause::Current => {
-            let hint = format!(
-                "{start} make a version current that has workers: `segno deployment set-current {deployment} --build-id ...`."
-            );
+            let hint = match target.polling_version() {
+                Some(other) => {
+                    let set = set_current(info, other);
+                    format!("{start}, or make a version current that has workers: {set}.")
+                }
+                None => format!("{start}."),
+            };
             (format!("it goes to the current version {named}, which {silence}"), hint)
         }
         TargetCause::Ramping(percentage) => {
-            let hint = format!("{start} end the ramp: `segno deployment set-ramping {deployment} --delete`.");
+            let arguments = [("", version.deployment_name.as_str()), ("--delete", "")];
+            let end = command::command(&info.namespace, "deployment set-ramping", &arguments);
+            let hint = format!("{start}, or end the ramp: {end}.");
             (format!("it belongs to the {percentage} % that go to version {named}, which {silence}"), hint)
         }
     }
 }
 
 /// No version is current for the queue, and no worker without a version polls it.
-fn unversioned(target: &TaskTarget, has_polled: bool, queue: &str, kind: &str) -> (String, String) {
+fn unversioned(target: &TaskTarget, has_polled: bool, queue: &str, kind: &str, info: &RunInfo) -> (String, String) {
     let polls = if has_polled { "polls now" } else { "has polled since the server started" };
     let text =
         format!("no version is current for task queue {queue}, and no worker without a version {polls} for {kind}s");
-    let version = target.lanes.iter().filter(|lane| lane.pollers > 0).find_map(|lane| lane.version.as_ref());
-    let hint = match version {
-        Some(version) => format!(
-            "`segno deployment set-current {} --build-id {}` sends tasks to the workers that poll.",
-            words::text(&version.deployment_name),
-            words::text(&version.build_id)
-        ),
-        None => "Start workers, and make their version current with `segno deployment set-current`.".to_owned(),
+    let hint = match target.polling_version() {
+        Some(version) => format!("{} sends tasks to the workers that poll.", set_current(info, version)),
+        None => "Start workers, and make their version current.".to_owned(),
     };
     (text, hint)
 }
@@ -183,12 +195,13 @@ mod tests {
     }
 
     fn reason_of(target: &TaskTarget) -> Option<Reason> {
+        let info = RunInfo { workflow_id: "order-7".to_owned(), ..Default::default() };
         let task = WaitingTask {
             what: "The workflow task",
             kind: "workflow task",
             queue: "orders",
             namespace: None,
-            workflow_id: "order-7",
+            info: &info,
             since: NOW - 30 * SECOND,
         };
         waiting("It waits", &task, target, NOW)
@@ -207,9 +220,9 @@ mod tests {
              2001-09-09T01:45:40Z (1 min ago). Meanwhile workers of x:2 poll the queue."
         );
         assert!(
-            reason
-                .hint
-                .contains("`segno workflow update-options -w \"order-7\" --versioning-override-behavior auto_upgrade`"),
+            reason.hint.contains(
+                "`segno workflow update-options --workflow-id order-7 --versioning-override-behavior auto_upgrade`"
+            ),
             "{}",
             reason.hint
         );
@@ -228,7 +241,7 @@ mod tests {
             "It waits: it goes to the current version x:2, which has had no worker on task queue \"orders\" for workflow tasks since \
              the server started. Meanwhile workers without a version and workers of x:1 poll the queue."
         );
-        assert!(reason.hint.contains("`segno deployment set-current x --build-id ...`"), "{}", reason.hint);
+        assert!(reason.hint.contains("`segno deployment set-current x --build-id 1`"), "{}", reason.hint);
         assert!(reason.hint.ends_with("Workers without a version get nothing while a version is current."));
         let reason = reason_of(&target(version("2"), TargetCause::Ramping(10.0), lanes)).expect("a reason");
         assert!(reason.text.contains("it belongs to the 10 % that go to version x:2"), "{}", reason.text);

@@ -4,6 +4,7 @@ import { decodePayloads, enhanceCodec } from "./codec.js";
 import { followFigures } from "./figures.js";
 import { enhanceFilter } from "./filter.js";
 import { follow, onChange } from "./live.js";
+import { enhanceNames } from "./names.js";
 import { enhanceScript } from "./script.js";
 import { enhanceTimeline } from "./timeline.js";
 import { showTimes } from "./times.js";
@@ -62,12 +63,15 @@ function enhanceMenu() {
 function openLinkedEvent() {
   const event = location.hash.startsWith("#event-") && document.getElementById(location.hash.slice(1));
   if (event) event.querySelector("details").open = true;
+  // The form of the history leads to an event without a hash.
+  else document.querySelector("ol.events > [aria-current]")?.scrollIntoView({ block: "center" });
 }
 
 enhanceTheme();
 enhanceMenu();
 enhanceFilter();
 enhanceActions();
+enhanceNames();
 enhanceTimeline();
 enhanceScript();
 openLinkedEvent();

@@ -13,6 +13,7 @@ mod result;
 mod start;
 mod start_options;
 mod terminate;
+mod why;
 
 use clap::Args;
 
@@ -29,6 +30,8 @@ noun!(Activity {
     Count(count::Count),
     /// Shows the state of an activity.
     Describe(describe::Describe),
+    /// Says why an activity without a workflow does not go on.
+    Why(why::Why),
     /// Starts an activity.
     Start(Box<start::Start>),
     /// Starts an activity, waits for its end and prints its result.

@@ -49,7 +49,7 @@ pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyho
                 json.push("failure", decoded("temporal.api.failure.v1.Failure", failure));
             }
         }
-        output::print(&json.pretty())?;
+        output::print(&client.format.render(&json))?;
     }
     match value {
         Value::Result(result) => {

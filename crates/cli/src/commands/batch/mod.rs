@@ -3,6 +3,7 @@
 mod describe;
 mod list;
 mod terminate;
+mod why;
 
 use clap::Args;
 use segno_proto::{
@@ -23,6 +24,8 @@ noun!(Batch {
     List(list::List),
     /// Shows the progress of a batch job.
     Describe(describe::Describe),
+    /// Says how far a batch job has come, and what was refused.
+    Why(why::Why),
     /// Stops a batch job.
     Terminate(terminate::Terminate),
 });

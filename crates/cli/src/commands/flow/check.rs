@@ -37,9 +37,9 @@ impl Check {
                     output::print(&text.join("\n"))?;
                 }
             }
-            Format::Json => {
+            format @ (Format::Json | Format::Jsonl) => {
                 let items = all().map(|(file, one)| json(file, one)).collect();
-                output::print(&Json::Array(items).pretty())?;
+                output::print(&format.render(&Json::Array(items)))?;
             }
         }
         let errors = all().filter(|(_, one)| one.severity == Severity::Error).count();

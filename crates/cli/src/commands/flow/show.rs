@@ -44,7 +44,7 @@ impl Show {
                 };
                 let seen = client.call("show the run", message).await?;
                 match client.format {
-                    Format::Json => Ok(output::print(&seen.state_json)?),
+                    Format::Json | Format::Jsonl => Ok(output::print(&seen.state_json)?),
                     Format::Text => {
                         let text = show_run::text(&workflow_id, &seen, self.at, client.colors).map_err(|why| {
                             ClientError::Outcome(format!("the server's answer cannot be read: {why}"))

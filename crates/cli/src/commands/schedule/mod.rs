@@ -10,6 +10,7 @@ mod plan;
 mod toggle;
 mod trigger;
 mod update;
+mod why;
 
 use clap::{Args, ValueEnum};
 use prost_types::Timestamp;
@@ -20,6 +21,8 @@ noun!(Schedule {
     Create(Box<create::Create>),
     /// Shows a schedule with its recent and next actions.
     Describe(describe::Describe),
+    /// Says when a schedule acts next, and what keeps it from acting.
+    Why(why::Why),
     /// Lists schedules.
     List(list::List),
     /// Pauses or unpauses a schedule.

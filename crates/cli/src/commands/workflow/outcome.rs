@@ -22,7 +22,7 @@ impl Outcome {
     pub fn print(&self, client: &Client) -> anyhow::Result<()> {
         let (status, trouble) = self.verdict();
         if client.is_json() {
-            output::print(&self.json(client, status).pretty())?;
+            output::print(&client.format.render(&self.json(client, status)))?;
         } else if trouble.is_none() {
             for text in self.results() {
                 output::print(&text)?;

@@ -49,7 +49,7 @@ impl Query {
             }),
             query_reject_condition: condition as i32,
         };
-        client.warn_if_nobody_answers(&self.target).await;
+        client.warn_if_no_worker_answers(&self.target).await;
         let answer = client.call("query the workflow", message).await?;
         if let Some(rejected) = answer.query_rejected {
             let (id, status) = (plain(&self.target.workflow_id), status::word(rejected.status()));

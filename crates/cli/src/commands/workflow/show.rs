@@ -8,7 +8,7 @@ use crate::{
     client::Client,
     commands::Target,
     output::{
-        self,
+        self, Format,
         dynamic::{View, to_json},
         event,
     },
@@ -34,7 +34,7 @@ impl Show {
             // A follower stays with the run it began with.
             execution.run_id = client.current_run(&execution.workflow_id).await?;
         }
-        let whole = client.is_json() && !self.follow;
+        let whole = client.format == Format::Json && !self.follow;
         let mut printed = 0;
         let mut token = Bytes::new();
         loop {

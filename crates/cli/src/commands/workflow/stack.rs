@@ -29,7 +29,7 @@ impl Stack {
             query: Some(query),
             ..Default::default()
         };
-        client.warn_if_nobody_answers(&self.target).await;
+        client.warn_if_no_worker_answers(&self.target).await;
         let answer = client.call("ask for the stack of the workflow", message).await?;
         let texts: Vec<String> = answer
             .query_result

@@ -59,7 +59,7 @@ impl Update {
                 ..Default::default()
             }),
         };
-        client.warn_if_nobody_answers(&self.target).await;
+        client.warn_if_no_worker_answers(&self.target).await;
         let mut answer = client.call("update the workflow", message).await?;
         while answer.outcome.is_none() && !(self.accepted && answer.stage() == Stage::Accepted) {
             let poll = PollWorkflowExecutionUpdateRequest {

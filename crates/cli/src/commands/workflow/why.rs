@@ -7,24 +7,20 @@ use tonic::Code;
 
 use crate::{
     client::{Client, ClientError, is_interruption, request},
-    commands::{Target, watch::Watch, workflow::start_options::StartedWorkflow},
-    output::{dynamic::decoded, plain, style::Style},
+    commands::{
+        Target,
+        watch::Watch,
+        why::{Subject, look},
+        workflow::start_options::StartedWorkflow,
+    },
+    output::plain,
 };
 
 /// A poll lasts a minute; a worker that polled within this time is probably there.
 const POLL_SECONDS: i64 = 70;
 
-/// Kinds of reasons that tell a user who waits that waiting alone may not help.
-const PROBLEMS: [&str; 8] = [
-    "NO_POLLER",
-    "WAITS_FOR_VERSION",
-    "TASK_FAILING",
-    "TASK_TIMING_OUT",
-    "WORKER_SILENT",
-    "ACTIVITY_FAILING",
-    "ACTIVITY_PAUSED",
-    "ACTIVITY_QUARANTINED",
-];
+/// Kinds of reasons that wait as intended, and that a user who waits wants to know of all the same.
+const INTENDED: [&str; 2] = ["PAUSED", "ACTIVITY_PAUSED"];
 
 /// The queue of scripts, which the server itself serves.
 const SCRIPT_QUEUE: &str = "segno-flow";
@@ -43,12 +39,9 @@ pub struct Why {
 impl Why {
     /// Prints the sentences of the server.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let target = self.target;
-        let look = async |client: &mut Client| {
-            let answer = client.explain(&target.workflow_id, &target.run_id).await?;
-            client.print(|| text(&answer, client.colors), || decoded("segno.workflow.v1.ExplainResponse", &answer))
-        };
-        self.watch.repeat(client, look).await
+        let request =
+            ExplainRequest { workflow_id: self.target.workflow_id, run_id: self.target.run_id, ..Default::default() };
+        look(client, self.watch, &Subject::Workflow, request).await
     }
 }
 
@@ -59,6 +52,7 @@ impl Client {
             namespace: self.namespace.clone(),
             workflow_id: workflow_id.to_owned(),
             run_id: run_id.to_owned(),
+            ..Default::default()
         };
         self.call("explain the workflow", message).await
     }
@@ -91,7 +85,7 @@ impl Client {
     }
 
     /// The same before a worker is asked something about a workflow that is there.
-    pub async fn warn_if_nobody_answers(&mut self, target: &Target) {
+    pub async fn warn_if_no_worker_answers(&mut self, target: &Target) {
         let Ok(description) = self.describe(&target.workflow_id, &target.run_id).await else { return };
         if self.executed_by(&target.workflow_id, &target.run_id).await.is_none() {
             let queue = description.workflow_execution_info.unwrap_or_default().task_queue;
@@ -107,7 +101,10 @@ impl Client {
             Err(ClientError::Status { status, .. }) if is_interruption(&status) => return false,
             Err(_) => return true,
         };
-        for reason in reasons.iter().filter(|reason| PROBLEMS.contains(&reason.kind.as_str())) {
+        let is_told = |reason: &&Reason| {
+            matches!(reason.severity.as_str(), "STUCK" | "DELAYED") || INTENDED.contains(&reason.kind.as_str())
+        };
+        for reason in reasons.iter().filter(is_told) {
             eprintln!("segno: still waiting: {}", plain(&reason.text));
         }
         true
@@ -128,67 +125,5 @@ impl Client {
     async fn executed_by(&mut self, workflow_id: &str, run_id: &str) -> Option<String> {
         let explained = self.explain_if_possible(workflow_id, run_id).await.ok()??;
         Some(explained.executed_by).filter(|script| !script.is_empty())
-    }
-}
-
-/// The sentences, each with what to do and with its details below it.
-fn text(answer: &ExplainResponse, colors: bool) -> String {
-    let kind = plain(&answer.workflow_type).into_owned();
-    let executed_by = match answer.executed_by.as_str() {
-        "" => String::new(),
-        script => format!(", executed by {}", plain(script)),
-    };
-    let title = format!("Workflow {} ({kind}) {}{executed_by}.", plain(&answer.workflow_id), stands(&answer.status));
-    let mut lines = vec![Style::Bold.paint(&title, colors)];
-    lines.extend(answer.reasons.iter().flat_map(reason_lines));
-    lines.join("\n")
-}
-
-/// How a run stands, as the end of a sentence.
-fn stands(status: &str) -> String {
-    match status {
-        "FAILED" => "has failed".to_owned(),
-        "TIMED_OUT" => "has timed out".to_owned(),
-        "CONTINUED_AS_NEW" => "has continued as new".to_owned(),
-        "CANCELED" => "was canceled".to_owned(),
-        "TERMINATED" => "was terminated".to_owned(),
-        other => format!("is {}", other.to_lowercase().replace('_', " ")),
-    }
-}
-
-fn reason_lines(reason: &Reason) -> Vec<String> {
-    let mut lines = vec![format!("- {}", plain(&reason.text))];
-    lines.extend(reason.details.iter().map(|line| format!("    {}", plain(line))));
-    if !reason.hint.is_empty() {
-        lines.push(format!("  {}", plain(&reason.hint)));
-    }
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_sentence_has_its_details_and_its_hint() {
-        let reason = Reason {
-            text: "No worker polls.".to_owned(),
-            hint: "Start a worker.".to_owned(),
-            details: vec!["at \x1bf".to_owned()],
-            ..Default::default()
-        };
-        let answer = ExplainResponse {
-            workflow_id: "w".to_owned(),
-            workflow_type: "W".to_owned(),
-            status: "TIMED_OUT".to_owned(),
-            reasons: vec![reason, Reason { text: "More.".to_owned(), ..Default::default() }],
-            ..Default::default()
-        };
-        assert_eq!(
-            text(&answer, false),
-            "Workflow w (W) has timed out.\n- No worker polls.\n    at \\u{1b}f\n  Start a worker.\n- More."
-        );
-        let by_script = ExplainResponse { executed_by: "script W".to_owned(), ..answer };
-        assert!(text(&by_script, false).starts_with("Workflow w (W) has timed out, executed by script W.\n"));
     }
 }
