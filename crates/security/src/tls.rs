@@ -153,7 +153,10 @@ impl Tls {
             }
         };
         let accepting = async {
-            match tls_mistakes::speaks_tls(&stream).await? {
+            // The byte stays unread.
+            let mut first = [0];
+            let peeked = stream.peek(&mut first).await?;
+            match tls_mistakes::is_handshake(&first[..peeked]) {
                 true => TlsAcceptor::from(config).accept(stream).await,
                 false => Err(tls_mistakes::turn_away(stream, protocol).await),
             }

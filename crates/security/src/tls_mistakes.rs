@@ -3,13 +3,13 @@
 use std::{
     fmt, io,
     sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    time::Instant,
 };
 
 use super::tls::Protocol;
@@ -20,7 +20,7 @@ const HANDSHAKE: u8 = 22;
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a client without TLS may take to read its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// What such a client is told.
+/// The text for such a client.
 const ENCRYPTED: &str = "this port is encrypted, and the client does not use TLS";
 /// The HTTP/2 error code INADEQUATE_SECURITY.
 const INADEQUATE_SECURITY: u32 = 0xc;
@@ -30,15 +30,13 @@ pub fn is_client_hello(bytes: &[u8]) -> bool {
     matches!(bytes, [HANDSHAKE, 3, ..])
 }
 
-/// Whether the client that has connected begins a TLS connection. Waits for its first byte, which stays unread.
-pub(super) async fn speaks_tls(stream: &TcpStream) -> io::Result<bool> {
-    let mut first = [0];
-    // A client that is gone is left to the handshake.
-    Ok(stream.peek(&mut first).await? == 0 || first[0] == HANDSHAKE)
+/// Whether the first byte of a connection, if there is one, begins a TLS connection. A client that is gone is left to the handshake.
+pub(super) fn is_handshake(first: &[u8]) -> bool {
+    first.first().is_none_or(|first| *first == HANDSHAKE)
 }
 
 /// The error of a client without TLS, after it was told so.
-pub(super) async fn turn_away(mut stream: TcpStream, protocol: Protocol) -> io::Error {
+pub(super) async fn turn_away(mut stream: impl AsyncRead + AsyncWrite + Unpin, protocol: Protocol) -> io::Error {
     let answer = match protocol {
         Protocol::Grpc => goaway(ENCRYPTED),
         Protocol::Http => {

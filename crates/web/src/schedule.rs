@@ -25,7 +25,7 @@ use super::{
 
 /// Weeks on the calendar.
 const WEEKS: i64 = 5;
-/// What the numbers mean.
+/// The meaning of the numbers.
 const SKIPPED: &str = "times: the workflow of the action before was still open";
 const MISSED: &str = "times: the server was down for longer than the catch-up window";
 const CELL: i64 = 58;

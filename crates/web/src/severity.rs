@@ -32,7 +32,7 @@ pub(super) fn brief(reasons: &[Reason]) -> Markup {
     let found = SEVERITIES.iter().find_map(|(name, ..)| of(name));
     html! {
         @match found {
-            Some(reason) => { (mark(&reason.severity)) " " span.brief data-kind=(reason.kind) title=(reason.brief) { (reason.brief) } },
+            Some(reason) => { (mark(&reason.severity)) " " (reason.brief) }
             None => span.faint { "–" },
         }
     }

@@ -84,7 +84,7 @@ impl Web {
         Ok(Answer::Page(Page { title: "Workflows".to_owned(), area: "workflows", content, is_live: true }))
     }
 
-    /// What the open workflows of a page wait for, by their run ids. What takes too long to find out is left out.
+    /// The reasons of the open workflows of a page in a few words, by their run ids. What takes too long to find out is left out.
     async fn waits(&self, namespace: &str, found: &[WorkflowExecutionInfo]) -> HashMap<String, Markup> {
         let end = Instant::now() + WAITS_TIMEOUT;
         let mut waits = HashMap::default();

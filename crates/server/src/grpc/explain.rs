@@ -36,7 +36,7 @@ const UPDATES_MAX: usize = 20;
 /// Batches of events, from the end, in which the request to cancel is searched for.
 const CANCEL_BATCHES_MAX: usize = 200;
 
-/// What a caller wants explained, other than a batch job.
+/// The subject of an explanation, other than a batch job.
 struct Subject {
     /// The id of a schedule or of an activity; empty for a workflow.
     id: String,
@@ -149,7 +149,7 @@ impl WorkflowExplanations {
         }))
     }
 
-    /// What the first open children wait for, by their workflow ids. One that cannot be asked is left out.
+    /// The reasons of the first open children, by their workflow ids. One that cannot be asked is left out.
     async fn children(&self, handlers: &Arc<Handlers>, run: &Run, generations: i32) -> BTreeMap<String, Vec<Reason>> {
         let mut explained = BTreeMap::new();
         if generations == 0 || !run.is_running() {

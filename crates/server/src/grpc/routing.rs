@@ -122,7 +122,7 @@ pub(crate) fn of_activity(namespace: String, workflow_id: String, activity_id: S
     }
 }
 
-/// What a caller wants explained.
+/// The subject of an explanation.
 pub(crate) fn of_explained(request: segno_proto::segno_workflow::ExplainRequest) -> Route {
     let named = |name: &str| !name.is_empty();
     match request {

@@ -5,7 +5,7 @@ use segno_proto::{Nanos, enums::BatchOperationState as State, segno_workflow::Re
 
 use super::{command, reason, severity, time, words};
 
-/// What there is to say about a job.
+/// The sentences about a job.
 pub(crate) fn reasons(namespace: &str, info: &BatchInfo, now: Nanos) -> Vec<Reason> {
     let mut found = Vec::new();
     let dealt = info.complete + info.failed;

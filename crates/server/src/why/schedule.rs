@@ -5,7 +5,7 @@ use segno_proto::{enums::ScheduleOverlapPolicy as Overlap, nanos_timestamp, segn
 
 use super::{RunSnapshot, SHOWN_MAX, command, failure, reason, time, words};
 
-/// What there is to say about a schedule, what keeps it from acting first.
+/// The sentences about a schedule; those that keep it from acting come first.
 pub(super) fn reasons(seen: &RunSnapshot<'_>, state: &ScheduleRun) -> Vec<Reason> {
     let mut found = Vec::new();
     if state.is_paused() {
@@ -57,7 +57,7 @@ fn running(seen: &RunSnapshot<'_>, state: &ScheduleRun, found: &mut Vec<Reason>)
     }
 }
 
-/// What became of earlier actions.
+/// The outcome of earlier actions.
 fn past(seen: &RunSnapshot<'_>, state: &ScheduleRun, found: &mut Vec<Reason>) {
     if let Some(last) = &state.last_failure {
         let text = format!("The last workflow that it started failed with: {}.", failure::line(last));

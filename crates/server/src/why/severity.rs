@@ -62,7 +62,7 @@ pub(super) fn fill(reasons: &mut [Reason]) {
     }
 }
 
-/// What a run waits for in a few words, for reasons that have none of their own.
+/// The thing that a run waits for in a few words, for reasons that have none of their own.
 fn brief_of_kind(kind: &str) -> &'static str {
     match kind {
         "NO_POLLER" | "WORKERS_BUSY" | "RATE_LIMITED" | "QUEUED" | "STICKY" => "a worker",
