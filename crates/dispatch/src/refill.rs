@@ -10,7 +10,7 @@ use segno_engine::{Run, activity::is_waiting};
 use segno_environment::hash::HashMap;
 use segno_matching::{QueueKey, QueueKind};
 use segno_runs::{error::CallError, recovery::load_all};
-use segno_store::{OpenRun, RunKey};
+use segno_store::{OpenRun, RunKey, sabotage};
 
 use super::Dispatch;
 
@@ -34,6 +34,9 @@ pub async fn run(dispatch: Arc<Dispatch>) {
         dispatch.matching.begin_refill(&key);
         if let Some(remote) = dispatch.remote_queues() {
             remote.request_offers(&key).await;
+        }
+        if sabotage::is_on("no-refill") {
+            continue;
         }
         match dispatch.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}
