@@ -72,7 +72,7 @@ impl Dispatch {
             };
             after = Some(last.key);
             // A retry whose back-off ended since its last commit is not marked as waiting, but its wake-up is due.
-            let now = self.runs.clock.now();
+            let now = self.runs.reached_now();
             let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
             for keys in keys.chunks(LOADED) {
@@ -123,7 +123,7 @@ impl Dispatch {
             }
             QueueKind::Activity => {
                 for (id, activity) in &run.state().activities {
-                    let waits = activity.queue == key.name && is_waiting(activity, self.runs.clock.now());
+                    let waits = activity.queue == key.name && is_waiting(activity, self.runs.reached_now());
                     if waits && !known.contains(&(run_key, *id)) {
                         self.queue_activity(run, *id);
                     }
@@ -131,7 +131,7 @@ impl Dispatch {
             }
             QueueKind::Nexus => {
                 for (id, operation) in &run.state().operations {
-                    let waits = operation.is_waiting(self.runs.clock.now()) && self.is_for(operation, key);
+                    let waits = operation.is_waiting(self.runs.reached_now()) && self.is_for(operation, key);
                     if waits && !known.contains(&(run_key, *id)) {
                         self.queue_nexus_request(run, *id);
                     }

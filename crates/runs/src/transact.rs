@@ -280,7 +280,7 @@ impl Runs {
         transition: Transition,
         delivered: Vec<OutboxKey>,
     ) -> (Commit, Box<Consequences>) {
-        let now = self.clock.now();
+        let now = self.reached_now();
         let previous = locked.state.current.as_ref();
         let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
         let previous_key = previous.map(|current| current.key());

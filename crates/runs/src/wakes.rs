@@ -12,7 +12,7 @@ use segno_environment::{
     skipping::SkippingClock,
 };
 use segno_proto::Nanos;
-use segno_store::{NamespaceKey, RunKey, sabotage};
+use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::futures::Notified;
 
 use crate::runs::Runs;
@@ -37,8 +37,7 @@ pub async fn run(runs: Arc<Runs>) {
     let mut due_runs = DueRuns::default();
     while !runs.is_stopping() {
         let earlier = runs.timers.earlier.notified();
-        let late = if sabotage::is_on("late-wakes") { 5_000_000_000 } else { 0 };
-        let (due, next) = runs.timers.due(runs.clock.now() - late);
+        let (due, next) = runs.timers.due(runs.clock.now());
         let is_any_due = !due.is_empty();
         for (namespace, run) in due {
             due_runs.add(&runs, namespace, run);

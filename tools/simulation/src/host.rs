@@ -39,6 +39,17 @@ pub enum AnswerFate {
     Lost,
 }
 
+impl AnswerFate {
+    /// As the trace says it.
+    pub fn consequence(self) -> &'static str {
+        match self {
+            Self::Arrives => "",
+            Self::NotWritten => ", whose connection will break before the answer",
+            Self::Lost => ", whose answer will be lost",
+        }
+    }
+}
+
 /// What reaches a node.
 pub enum Arrival {
     /// A call.

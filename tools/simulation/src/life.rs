@@ -92,6 +92,8 @@ struct Director {
 impl Director {
     fn begin(self: &Rc<Self>) {
         let scenario = self.world.scenario.clone();
+        let (tasks, bytes) = (scenario.queue_tasks_max, scenario.cache_bytes_max);
+        self.world.note(&format!("queues keep {tasks} tasks, the cache {bytes} bytes"));
         for number in 0..scenario.workers {
             self.workers.borrow_mut().push(Some(Worker::start(&self.world, format!("worker{number}"))));
         }

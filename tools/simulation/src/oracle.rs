@@ -85,9 +85,13 @@ fn state_problem(stored: &StoredRun) -> Option<String> {
         return None;
     }
     let check = AssertUnwindSafe(|| {
+        // A script is not woken by everything that wakes a worker's workflow.
+        if run.state().script.is_some() {
+            return history_rules::check_history(events);
+        }
         history_rules::check_run(run, events);
-        // The end of a run, and what the node knows of a script, is more than history tells.
-        if run.is_running() && run.state().script.is_none() {
+        // The end of a run is more than history tells.
+        if run.is_running() {
             rebuilt::check(run, events);
         }
     });
@@ -104,15 +108,16 @@ pub fn open_runs(store: &MemoryStore) -> Result<Vec<String>, String> {
 
 fn outline(stored: &StoredRun) -> String {
     let StoredRun { run, events, .. } = stored;
-    let names =
-        events.iter().map(|event| event.event_type().as_str_name().trim_start_matches("EVENT_TYPE_").to_owned());
+    let name = |event: &HistoryEvent| event.event_type().as_str_name().trim_start_matches("EVENT_TYPE_").to_owned();
+    let names: Vec<_> = events.iter().map(|event| format!("{} at {}", name(event), millis_of(event))).collect();
     let state = run.state();
     let task = state.task.as_ref().map(|task| (task.scheduled_event_id, task.started_event_id, task.attempt));
+    let activities: Vec<_> =
+        state.activities.values().map(|it| (&it.activity_id, &it.queue, it.attempt, it.started_time)).collect();
     format!(
-        "{}: {}; task {task:?}, {} activities, {} timers",
+        "{}: {}; task {task:?}, activities {activities:?}, {} timers",
         run.info.workflow_id,
-        names.collect::<Vec<_>>().join(", "),
-        state.activities.len(),
+        names.join(", "),
         state.timers.len()
     )
 }

@@ -215,6 +215,8 @@ impl World {
             }
             Output::Failed(why) => self.finding(format!("the node failed: {why}")),
             Output::Answer(id, outcome) => {
+                let told = outcome.as_ref().map_or_else(|status| format!("{:?}", status.code()), |_| "OK".to_owned());
+                self.note(&format!("call {} is answered: {told}", id.0));
                 if let Some(slot) = self.pending.borrow_mut().remove(&id) {
                     slot.set(CallResult::Answer(outcome));
                 }
@@ -371,7 +373,10 @@ impl Link {
             client_version: ShortText::new(b"1.0.0"),
         };
         let message = request.encode_to_vec().into();
-        world.send(Arrival::Call { id, path: Q::PATH, message, metadata, fate: world.fate() });
+        let (name, fate) = (Q::PATH.rsplit('/').next().unwrap_or_default(), world.fate());
+        let number = self.connection.get();
+        world.note(&format!("call {} of connection {number}: {name}{}", id.0, fate.consequence()));
+        world.send(Arrival::Call { id, path: Q::PATH, message, metadata, fate });
         let left = deadline.saturating_sub(world.now());
         let outcome = match world.executor.timeout(left, slot.take()).await {
             None | Some(CallResult::Broken) => return Err(CallFailure::Lost),
