@@ -65,7 +65,7 @@ pub async fn workflow(world: Rc<World>, number: usize) {
             world.ledger.borrow_mut().of(&id).run_id = Some(reply.run_id);
         }
         // An earlier copy started it, and it was continued by another run since.
-        Err(CallFailure::Refused(status)) if status.code() == Code::AlreadyExists => {
+        Err(CallFailure::Status(status)) if status.code() == Code::AlreadyExists => {
             world.note(&format!("{id} was started and continued"));
         }
         Err(failure) => return world.finding(format!("{id} cannot be started: {failure:?}")),
@@ -310,7 +310,7 @@ pub async fn schedule(world: Rc<World>, number: usize, plan: SchedulePlan) {
     match link.insist(&request, REPEATS).await {
         Ok(_) => {}
         // An earlier copy created it.
-        Err(CallFailure::Refused(status)) if status.code() == Code::AlreadyExists => {}
+        Err(CallFailure::Status(status)) if status.code() == Code::AlreadyExists => {}
         Err(failure) => return world.finding(format!("{id} cannot be created: {failure:?}")),
     }
     world.note(&format!("{id} is created"));
@@ -324,7 +324,7 @@ pub async fn schedule(world: Rc<World>, number: usize, plan: SchedulePlan) {
         DeleteScheduleRequest { namespace: NAMESPACE.to_owned(), schedule_id: id.clone(), ..Default::default() };
     match link.insist(&request, REPEATS).await {
         Ok(_) => world.note(&format!("{id} is deleted")),
-        Err(CallFailure::Refused(status)) if status.code() == Code::NotFound => {}
+        Err(CallFailure::Status(status)) if status.code() == Code::NotFound => {}
         Err(failure) => world.finding(format!("{id} cannot be deleted: {failure:?}")),
     }
 }

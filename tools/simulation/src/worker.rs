@@ -326,11 +326,11 @@ impl Worker {
                 reply.workflow_task
             }
             // Events came that the worker has not seen: it gets another task with them.
-            Err(CallFailure::Refused(status)) if is_closed && status.message() == "UnhandledCommand" => {
+            Err(CallFailure::Status(status)) if is_closed && status.message() == "UnhandledCommand" => {
                 self.world.note(&format!("{identity} must look again before it ends the workflow"));
                 None
             }
-            Err(CallFailure::Refused(status)) if status.code() == tonic::Code::InvalidArgument => {
+            Err(CallFailure::Status(status)) if status.code() == tonic::Code::InvalidArgument => {
                 self.world.finding(format!("an answer of {} is refused: {}", run.workflow_id, status.message()));
                 None
             }
@@ -408,7 +408,7 @@ impl Worker {
                 };
                 match self.link.call(&beat, 1000).await {
                     Ok(reply) if reply.cancel_requested => return self.cancelled(&task, &identity).await,
-                    Err(CallFailure::Refused(status)) if status.code() == tonic::Code::NotFound => {
+                    Err(CallFailure::Status(status)) if status.code() == tonic::Code::NotFound => {
                         return self.world.note(&format!("{identity} has lost its activity"));
                     }
                     _ => {}

@@ -37,7 +37,7 @@ pub enum CallFailure {
     /// Nothing is known of its outcome.
     Lost,
     /// The server refused it.
-    Refused(Status),
+    Status(Status),
 }
 
 impl CallFailure {
@@ -45,7 +45,7 @@ impl CallFailure {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Lost => true,
-            Self::Refused(status) => {
+            Self::Status(status) => {
                 matches!(
                     status.code(),
                     Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted | Code::Aborted
@@ -58,7 +58,7 @@ impl CallFailure {
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Lost => None,
-            Self::Refused(status) => Some(status.code()),
+            Self::Status(status) => Some(status.code()),
         }
     }
 }
@@ -397,7 +397,7 @@ impl Link {
                 if matches!(status.code(), Code::Internal | Code::Unknown | Code::DataLoss | Code::Unimplemented) {
                     world.finding(format!("{} answers {:?}: {}", Q::PATH, status.code(), status.message()));
                 }
-                Err(CallFailure::Refused(status))
+                Err(CallFailure::Status(status))
             }
         }
     }
