@@ -146,6 +146,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // Has no code.
     ("segno-features", &["segno-proto", "segno-engine", "segno-sdk", "segno-store", "segno-store-postgres"]),
+    // The real node and edge, over a simulated disk.
+    ("segno-simulation", &["segno-proto", "segno-calls", "segno-engine", "segno-store", "segno-node", "segno-server"]),
     // Speaks to servers over the wire, so that what it proves holds for any server. The language and the SDK are for its examples, which
     // measure these alone.
     ("segno-harness", &["segno-proto", "segno-flow", "segno-sdk"]),

@@ -11,6 +11,7 @@ mod check_given;
 mod check_source;
 mod dist;
 mod fuzz;
+mod simulate;
 mod test;
 mod test_browser;
 mod test_commands;
@@ -31,6 +32,7 @@ const USAGE: &str = "usage: cargo xtask <command> [options]
   check   rules about the source itself, see xtask/src/check.rs
   dist    the files of a release: static binaries, packages, image, checksums; see xtask/src/dist.rs
   fuzz    coverage-guided fuzzing of all that reads what others wrote, see xtask/src/fuzz.rs
+  simulate  the whole server in one thread, in worlds that follow from seeds; see xtask/src/simulate.rs
   test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
 
 Built in the release profile first, see tools/harness:
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         "check" => check::command(&words),
         "dist" => dist::command_line(&words),
         "fuzz" => fuzz::command_line(&words),
+        "simulate" => simulate::command_line(&words),
         "test" => test::command(&words),
         "load" | "bench" | "crash" | "storm" => harness(&command, &words),
         _ => Err(anyhow::anyhow!("{USAGE}")),

@@ -177,6 +177,14 @@ const STEPS: &[Step] = &[
         run: test_h2spec::h2spec,
     },
     Step {
+        name: "simulate",
+        what: "300 worlds from new seeds, two minutes at most",
+        needs: &["compile"],
+        load: Load::Heavy,
+        full_only: false,
+        run: test_steps::simulate,
+    },
+    Step {
         name: "crash",
         what: "kills and power cuts under load",
         needs: &["build"],

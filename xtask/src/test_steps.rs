@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    dist, fuzz,
+    dist, fuzz, simulate,
     test_commands::Commands,
     test_crate,
     test_flaky::{self, Runner, node_pattern},
@@ -467,6 +467,13 @@ pub fn storm(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// Worlds whose seeds were never used. Those in which something was found once are tests of the crate.
+pub fn simulate(commands: &mut Commands) -> Result<Outcome> {
+    let program = workspace::target().join("debug/segno-simulation");
+    commands.run(&mut command(program, &["--new", "300", "--seconds-max", "110"]))?;
+    Ok(Outcome::Passed)
+}
+
 /// The harness with a disk that forgets every sync: it must find something missing.
 pub fn lie(commands: &mut Commands) -> Result<Outcome> {
     commands.run(harness(&["crash", "--expect-caught", "--lie", "--binary"]).arg(segno()))?;
@@ -493,6 +500,7 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
     let delayed = ["storm", "--seconds", "40", "--seed", "16", "--sabotage", "slow-scan", "--nemeses", SCANS];
     commands.run(&mut harness(&delayed))?;
     versions_are_compared(commands)?;
+    simulate::sabotages(false)?;
     if has_pgbouncer() {
         let refused = ["storm", "--pooler", "transaction", "--nemeses", "kill", "--binary"];
         commands.run(harness(&refused).arg(segno()))?;

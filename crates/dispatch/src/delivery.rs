@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use segno_environment::lock::lock;
 use segno_matching::{QueueKey, QueuedTask};
+use segno_store::sabotage;
 use segno_workers::HomeOffer;
 use tokio::runtime::Handle;
 
@@ -88,7 +89,7 @@ impl Drop for InTransit {
     fn drop(&mut self) {
         let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), HeldWork::Nothing);
         // What is held elsewhere is given back there when it is dropped.
-        if matches!(held, HeldWork::Nothing | HeldWork::Remote(_)) {
+        if matches!(held, HeldWork::Nothing | HeldWork::Remote(_)) || sabotage::is_on("lose-undelivered") {
             return;
         }
         // A node that is gone leaves everything to the next start.

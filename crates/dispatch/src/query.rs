@@ -13,7 +13,7 @@ use segno_runs::{
     queries::{QueryAnswer, QueryReply},
     slots::{Current, RunSelector, SlotState, WorkflowKey},
 };
-use segno_store::NamespaceKey;
+use segno_store::{NamespaceKey, sabotage};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{Dispatch, direct_queries::DirectQueries, versions::route_of};
@@ -97,21 +97,24 @@ impl Dispatch {
             return Ok(reply(Some(answer)));
         }
         let rejected = |status| Ok(QueryReply { rejected: Some(status), ..reply(None) });
-        let route = self.route(key, &run, query.clone(), deadline).await?;
-        let answer = match route {
-            QueryRoute::Paused => return rejected(WorkflowExecutionStatus::Paused),
-            QueryRoute::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
-                Ok(Ok(QueryAnswer::Unblocked) | Err(_)) => {
-                    let run = self.runs.snapshot(key, &run.info.run_id).await?.run.clone();
-                    if let Some(status) = refused(&run, condition) {
-                        return rejected(status);
+        let mut newest = run.clone();
+        let answer = loop {
+            match self.route(key, &newest, query.clone(), deadline).await? {
+                QueryRoute::Paused => return rejected(WorkflowExecutionStatus::Paused),
+                QueryRoute::Direct(run) => break self.query_directly(&run, query, deadline).await?,
+                QueryRoute::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
+                    // The task is over, or a commit failed and the run was read again. Another task may be pending by now, with
+                    // events that no worker has seen.
+                    Ok(Ok(QueryAnswer::Unblocked) | Err(_)) => {
+                        newest = self.runs.snapshot(key, &run.info.run_id).await?.run.clone();
+                        if let Some(status) = refused(&newest, condition) {
+                            return rejected(status);
+                        }
                     }
-                    self.query_directly(&run, query, deadline).await?
-                }
-                Ok(Ok(answer)) => answer,
-                Err(_) => return Err(CallError::DeadlineExceeded),
-            },
-            QueryRoute::Direct(run) => self.query_directly(&run, query, deadline).await?,
+                    Ok(Ok(answer)) => break answer,
+                    Err(_) => return Err(CallError::DeadlineExceeded),
+                },
+            }
         };
         match answer {
             QueryAnswer::Answered(result) => Ok(reply(result)),
@@ -166,7 +169,7 @@ impl Dispatch {
                 "Unable to query workflow due to Workflow Task in failed state.".to_owned(),
             ));
         }
-        if completed_any && run.state().task.is_none() {
+        if completed_any && (run.state().task.is_none() || sabotage::is_on("stale-query")) {
             return Ok(QueryRoute::Direct(run));
         }
         let id = self.runs.ids.uuid();

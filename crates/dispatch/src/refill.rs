@@ -10,7 +10,7 @@ use segno_engine::{Run, activity::is_waiting};
 use segno_environment::hash::HashMap;
 use segno_matching::{QueueKey, QueueKind};
 use segno_runs::{error::CallError, recovery::load_all};
-use segno_store::{OpenRun, RunKey};
+use segno_store::{OpenRun, RunKey, sabotage};
 
 use super::Dispatch;
 
@@ -34,6 +34,9 @@ pub async fn run(dispatch: Arc<Dispatch>) {
         dispatch.matching.begin_refill(&key);
         if let Some(remote) = dispatch.remote_queues() {
             remote.request_offers(&key).await;
+        }
+        if sabotage::is_on("no-refill") {
+            continue;
         }
         match dispatch.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}
@@ -69,7 +72,7 @@ impl Dispatch {
             };
             after = Some(last.key);
             // A retry whose back-off ended since its last commit is not marked as waiting, but its wake-up is due.
-            let now = self.runs.clock.now();
+            let now = self.runs.reached_now();
             let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
             for keys in keys.chunks(LOADED) {
@@ -120,7 +123,7 @@ impl Dispatch {
             }
             QueueKind::Activity => {
                 for (id, activity) in &run.state().activities {
-                    let waits = activity.queue == key.name && is_waiting(activity, self.runs.clock.now());
+                    let waits = activity.queue == key.name && is_waiting(activity, self.runs.reached_now());
                     if waits && !known.contains(&(run_key, *id)) {
                         self.queue_activity(run, *id);
                     }
@@ -128,7 +131,7 @@ impl Dispatch {
             }
             QueueKind::Nexus => {
                 for (id, operation) in &run.state().operations {
-                    let waits = operation.is_waiting(self.runs.clock.now()) && self.is_for(operation, key);
+                    let waits = operation.is_waiting(self.runs.reached_now()) && self.is_for(operation, key);
                     if waits && !known.contains(&(run_key, *id)) {
                         self.queue_nexus_request(run, *id);
                     }

@@ -46,7 +46,7 @@ impl Runs {
         if run.is_paused() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.reached_now();
         if run.state().task.as_ref().is_some_and(|task| task.started_event_id == 0) {
             self.offer_workflow_task(run);
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use segno_engine::Run;
-use segno_store::{ReadError, RunKey, Store};
+use segno_store::{ReadError, RunKey, Store, sabotage};
 
 use crate::{error::CallError, runs::Runs};
 
@@ -31,16 +31,16 @@ impl Runs {
             after = Some(last.key);
             open_runs += page.len();
             for open in page {
-                if open.wake_at.is_some() {
+                if open.wake_at.is_some() && !sabotage::is_on("forget-timers") {
                     waking.push(open.key);
                     self.timers.set(open.key, open.wake_at);
                 }
-                if open.dispatchable {
+                if open.dispatchable && !sabotage::is_on("forget-waiting-tasks") {
                     dispatchable.push(open.key);
                 }
             }
         }
-        let messages = self.send_stored().await?;
+        let messages = if sabotage::is_on("forget-messages") { 0 } else { self.send_stored().await? };
         if open_runs > 0 || messages > 0 {
             tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }

@@ -175,6 +175,12 @@ impl Runs {
         }
     }
 
+    /// The time of the clock, or the last that [`Runs::now`] gave if that is ahead of a clock which ticks more slowly than calls come:
+    /// what was scheduled at that moment is due.
+    pub fn reached_now(&self) -> i64 {
+        self.clock.now().max(self.last_now.load(Ordering::Relaxed) as i64)
+    }
+
     /// Nanoseconds since the epoch, as the node's clock has it.
     pub fn clock_now(&self) -> i64 {
         self.clock.now()

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
 
 use segno_environment::{hash::HashMap, lock::lock};
 use segno_proto::Nanos;
-use segno_store::{NamespaceKey, RunKey};
+use segno_store::{NamespaceKey, RunKey, sabotage};
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -51,10 +51,13 @@ impl Timers {
                 if armed.at.get(&run.0).is_some_and(|known| known.at == at) {
                     return;
                 }
+                if armed.at.contains_key(&run.0) && sabotage::is_on("keep-first-wake") {
+                    return;
+                }
                 let earliest = armed.heap.peek().is_none_or(|Reverse((first, _))| at < *first);
                 armed.at.insert(run.0, WakeUp { at, namespace });
                 armed.heap.push(Reverse((at, run.0)));
-                if earliest {
+                if earliest && !sabotage::is_on("no-earlier-wake") {
                     self.earlier.notify_one();
                 }
             }

@@ -13,7 +13,7 @@ use segno_environment::finish::finish;
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
     Commit, Compaction, CurrentWrite, HistoryBatch, NamespaceKey, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite,
-    ScriptWrite, Store,
+    ScriptWrite, Store, sabotage,
 };
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -230,7 +230,9 @@ impl Runs {
             };
             if let Err(error) = result {
                 // What is stored now is unknown: forget what memory says and look again.
-                self.forget(locked);
+                if !sabotage::is_on("keep-after-failure") {
+                    self.forget(locked);
+                }
                 self.clone().rederive_after_failure(locked.slot.key.clone(), then.previous_key, then.before);
                 return Err(error.into());
             }
@@ -278,7 +280,7 @@ impl Runs {
         transition: Transition,
         delivered: Vec<OutboxKey>,
     ) -> (Commit, Box<Consequences>) {
-        let now = self.clock.now();
+        let now = self.reached_now();
         let previous = locked.state.current.as_ref();
         let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
         let previous_key = previous.map(|current| current.key());
@@ -400,6 +402,9 @@ impl Runs {
     /// After a commit whose outcome is unknown: reads what is stored and derives from it what must happen next, so
     /// that nothing is left undone if the commit did happen. Doing things twice is harmless.
     fn rederive_after_failure(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>, before: Option<Arc<Run>>) {
+        if sabotage::is_on("no-second-look") {
+            return;
+        }
         tokio::spawn(async move {
             while !self.is_stopping() {
                 match self.rederive(&key, previous, before.as_deref()).await {

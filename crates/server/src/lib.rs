@@ -13,6 +13,7 @@ mod compatibility_tests;
 mod connections;
 mod deadline;
 mod delivery;
+mod edge;
 pub mod grpc;
 mod http;
 mod http_access;
@@ -32,6 +33,7 @@ use segno_calls::{request_fields, status};
 pub use segno_security::{self as security, AuthenticationOptions, SecurityOptions};
 
 pub use connections::ConnectionLimits;
+pub use edge::Edge;
 pub use grpc::SERVER_VERSION;
 pub use metrics::disk::report_disk_free;
 pub use otel::TraceOptions;

@@ -10,15 +10,15 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
-    calls::{self, Handlers},
+    calls,
     connections::{self, AbortOnDrop, ConnectionLimits, FairShare, Services},
     delivery::CallsInProgress,
-    grpc::{BatchCalls, SystemCalls, TimeSkipping, TrialCalls},
+    edge::Edge,
+    grpc::TimeSkipping,
     http::{self, Guard},
     in_process::InProcess,
     metrics::{calls as counts, disk},
     otel::{self, TraceOptions},
-    peer_calls::PeerCalls,
     security::{
         AuthenticationOptions, Security, SecurityOptions,
         audit::Audit,
@@ -162,12 +162,11 @@ impl Server {
             otel::start(traces);
         }
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
-        let handlers = Arc::new(Handlers::new(node.clone(), addresses));
-        node.runs.system_operations.set(Box::new(SystemCalls::new(&handlers)));
+        let edge = Edge::new(&node, addresses);
         if self.carries_out_jobs {
-            node.batches.run(Arc::new(BatchCalls::new(&handlers)));
-            node.verifications.run(Arc::new(TrialCalls::new(&handlers)));
+            edge.carry_out_jobs(&node);
         }
+        let handlers = edge.handlers.clone();
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
         report_health(&node, &health).await;
@@ -228,9 +227,7 @@ impl Server {
         let figures = ProcessFigures { call_times: counts::times, disk_free: disk::disk_free };
         let pages = Web::new(node.clone(), in_process.clone(), figures, self.tls.is_some(), self.codec);
         web.spawn(http::serve(self.http, Arc::new(services.clone()), in_process, pages, guard));
-        if let Some(cluster) = &node.cluster {
-            cluster.serve_calls(Arc::new(PeerCalls(handlers)));
-        }
+        edge.serve_other_nodes(&node);
         let serving = connections::serve(self.grpc, services, self.limits, self.tls, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;

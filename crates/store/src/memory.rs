@@ -27,8 +27,8 @@ use crate::{
 #[derive(Debug)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
-    /// Lists and counts may take long: nothing else waits while filters are evaluated.
-    searches: Threads,
+    /// Lists and counts may take long: nothing else waits while filters are evaluated. `None`: they are answered at the call.
+    searches: Option<Threads>,
 }
 
 /// Lists and counts that run at the same time.
@@ -36,7 +36,7 @@ const SEARCHES_MAX: usize = 4;
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self { tables: Mutex::default(), searches: Threads::new("segno-search", SEARCHES_MAX) }
+        Self { tables: Mutex::default(), searches: Some(Threads::new("segno-search", SEARCHES_MAX)) }
     }
 }
 
@@ -68,6 +68,18 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store that starts no threads, for a simulation: lists and counts are answered at the call.
+    pub fn without_threads() -> Self {
+        Self { tables: Mutex::default(), searches: None }
+    }
+
+    fn search<T: Send + 'static>(&self, read: impl FnOnce() -> Result<T, ReadError> + Send + 'static) -> Read<T> {
+        match &self.searches {
+            Some(threads) => threads.read(read),
+            None => ready(read()),
+        }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
@@ -359,7 +371,7 @@ impl Store for MemoryStore {
 
     fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage> {
         let (rows, query, limit) = (self.tables().rows_of(query.namespace), query.clone(), limit.clone());
-        self.searches.read(move || list(&rows, &query, &limit))
+        self.search(move || list(&rows, &query, &limit))
     }
 
     fn count_within(
@@ -370,8 +382,7 @@ impl Store for MemoryStore {
         limit: &ReadLimit,
     ) -> Read<Vec<Count>> {
         let (rows, filter, limit) = (self.tables().rows_of(namespace), filter.clone(), limit.clone());
-        self.searches
-            .read(move || visibility::count(rows.iter().map(|(row, _)| &**row), namespace, &filter, group_by, &limit))
+        self.search(move || visibility::count(rows.iter().map(|(row, _)| &**row), namespace, &filter, group_by, &limit))
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>> {

@@ -60,7 +60,7 @@ fn a_change_is_an_event_and_survives_a_crash() {
     assert_eq!(updates(&world).len(), 1, "what changes nothing leaves no event");
     world.crash();
     assert_eq!(world.run.info.priority, priority(2));
-    rebuilt::check(&world);
+    rebuilt::check(&world.run, &world.history());
 }
 
 #[test]
@@ -84,12 +84,12 @@ fn an_override_is_told_by_search_attributes() {
     let mut world = World::begin(start_request(), EPOCH).0;
     apply(&mut world, &with_override(Some(Override::AutoUpgrade(true)))).expect("it is taken");
     assert!(world.run.state().search_attributes.contains_key(BEHAVIOR));
-    rebuilt::check(&world);
+    rebuilt::check(&world.run, &world.history());
     apply(&mut world, &with_override(None)).expect("it is taken");
     assert!(!world.run.state().search_attributes.contains_key(BEHAVIOR));
     assert!(world.run.state().versioning.is_some(), "Describe tells that there was one");
     assert!(updates(&world)[1].unset_versioning_override);
-    rebuilt::check(&world);
+    rebuilt::check(&world.run, &world.history());
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_change_waits_for_the_worker_that_holds_the_task() {
     let call = answer(world.token());
     world.complete_task(call).expect("it is taken");
     assert_eq!(updates(&world).len(), 1);
-    rebuilt::check(&world);
+    rebuilt::check(&world.run, &world.history());
 }
 
 #[test]

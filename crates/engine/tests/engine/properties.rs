@@ -185,7 +185,7 @@ impl Life {
         assert_eq!(stored[..], self.world.stored[..stored.len()], "history is append-only");
         invariants::check(&self.world);
         if self.world.run.is_running() {
-            rebuilt::check(&self.world);
+            rebuilt::check(&self.world.run, &self.world.history());
         } else {
             self.after_the_end();
         }

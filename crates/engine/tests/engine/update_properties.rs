@@ -155,7 +155,7 @@ impl Life {
             check_ways(&before, &self.world, kind);
         }
         if self.world.run.is_running() {
-            rebuilt::check(&self.world);
+            rebuilt::check(&self.world.run, &self.world.history());
         } else {
             self.follow();
         }

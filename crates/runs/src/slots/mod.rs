@@ -17,7 +17,7 @@ use std::{
 };
 
 use segno_engine::Run;
-use segno_store::{RunKey, cluster::Shard};
+use segno_store::{RunKey, cluster::Shard, sabotage};
 use tokio::sync::watch;
 
 pub use current::{Current, Progress, SlotState, WorkflowKey};
@@ -194,6 +194,7 @@ impl Slots {
         }
         let Ok(mut state) = slot.state.try_lock() else { return SlotFate::Kept };
         let unstored = state.current.as_ref().is_some_and(|current| current.run.has_unstored());
+        let unstored = unstored && !sabotage::is_on("evict-tail");
         if unstored || !state.queries.is_empty() {
             if let Some(current) = &mut state.current {
                 Arc::make_mut(current).shed();

@@ -1,10 +1,11 @@
 //! What the engine's tests share: a run with a storage that can crash ([`world`]), what must hold after every step
-//! ([`invariants`]), and the words in which scenario files speak ([`scenario`],
+//! ([`invariants`], [`history_rules`]), and the words in which scenario files speak ([`scenario`],
 //! [`words`], [`update_steps`], [`reset_steps`], [`nexus_steps`]).
 
 // Each test file uses its own part of this.
 #![allow(dead_code, deprecated)]
 
+pub mod history_rules;
 pub mod invariants;
 pub mod nexus_steps;
 pub mod operations;

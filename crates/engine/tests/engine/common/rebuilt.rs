@@ -1,4 +1,5 @@
-//! State made from history against the state that the run has: equal in everything that history tells.
+//! State made from history against the state that the run has: equal in everything that history tells. The simulation compares the
+//! two as well (`tools/simulation`).
 
 use std::collections::BTreeSet;
 
@@ -11,17 +12,15 @@ use segno_engine::{
     },
     versioning::Versioning,
 };
-
-use super::world::World;
+use segno_proto::events::HistoryEvent;
 
 /// Compares the two. While events wait in the buffer state is ahead of history, and nothing is compared.
-pub fn check(world: &World) {
-    let live = world.run.state();
+pub fn check(run: &Run, history: &[HistoryEvent]) {
+    let live = run.state();
     if !live.buffered.is_empty() {
         return;
     }
-    let history = world.history();
-    let told = rebuild(&world.run.info, &history);
+    let told = rebuild(&run.info, history);
     assert_eq!(told.next_event_id, live.next_event_id);
     assert_eq!(told.memo, live.memo);
     // Neither pausing an activity nor failing again and again is an event.
@@ -50,7 +49,7 @@ pub fn check(world: &World) {
     let changed: BTreeSet<i64> = changed.map(|activity| activity.scheduled_event_id).collect();
     assert_eq!(activities(&told, &changed), activities(live, &changed));
     assert_eq!(operations(&told), operations(live));
-    check_updates(&told, &world.run);
+    check_updates(&told, run);
     check_task(&told, live);
 }
 

@@ -1,0 +1,5 @@
+//! Tests of this crate in one binary, which is linked once.
+
+mod kit;
+mod past;
+mod repeats;
