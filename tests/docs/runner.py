@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -233,11 +234,11 @@ class Runner:
             time.sleep(0.05)
 
     def is_ready(self) -> bool:
-        """True if the server of this page is there; one with TLS answers with something that is not HTTP."""
+        """True if the server of this page is there; one with TLS refuses the request."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/healthz", timeout=2) as reply:
                 return reply.status == 200
-        except http.client.HTTPException:
+        except (http.client.HTTPException, urllib.error.HTTPError):
             return True
         except OSError:
             return False

@@ -121,7 +121,7 @@ async def test_three_workers_and_no_fourth(scene: Scene, durable: SegnoServer):
 
         why = segno(scene, "workflow", "why", "--workflow-id", handle.id)
         assert "has been quarantined since" in why and "3 workers were lost while they had the activity (" in why, why
-        assert "`segno activity reset`" in why
+        assert "`segno activity reset --workflow-id" in why
         # An operator's own pause is refused, as that of a paused activity.
         request = PauseActivityRequest(
             namespace=NAMESPACE, execution=WorkflowExecution(workflow_id=handle.id), id=activity.activity_id

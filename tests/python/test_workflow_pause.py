@@ -239,7 +239,7 @@ async def test_the_command_line_pauses_and_says_why(server: SegnoServer) -> None
     again = segno(server, "workflow", "pause", "-w", "by-hand")
     assert again.returncode != 0 and "workflow is already paused." in again.stderr, again
     why = segno(server, "workflow", "why", "-w", "by-hand").stdout
-    assert "has been paused by" in why and "bank is down" in why and "segno workflow unpause -w" in why, why
+    assert "has been paused by" in why and "bank is down" in why and "`segno workflow unpause --workflow-id by-hand`" in why, why
     listed = segno(server, "workflow", "list", "-q", "ExecutionStatus = 'Paused'").stdout
     assert "by-hand" in listed and "Paused" in listed, listed
     # An open workflow can be cancelled while it is paused.
