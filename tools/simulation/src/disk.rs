@@ -160,7 +160,7 @@ impl File {
             pass(before).await;
             let answer = match fails {
                 true => Err(ReadError::Failed("the simulated disk failed".to_owned())),
-                false => read(&*disk.content).await,
+                false => read(&disk.content).await,
             };
             pass(time - before).await;
             answer
@@ -173,8 +173,8 @@ impl File {
         let answer = match fate.outcome {
             Outcome::Full => Err(CommitError::Full),
             Outcome::NotDone => Err(failed()),
-            Outcome::Done => write(&*self.disk.content).wait(),
-            Outcome::DoneButUnknown => write(&*self.disk.content).wait().and(Err(failed())),
+            Outcome::Done => write(&self.disk.content).wait(),
+            Outcome::DoneButUnknown => write(&self.disk.content).wait().and(Err(failed())),
         };
         Box::pin(async move {
             pass(fate.before + fate.after).await;

@@ -157,7 +157,7 @@ enum Progress {
     Waits,
     Asks(Vec<Command>),
     /// It asks for something, and nothing that follows from it will come: the workflow goes on.
-    AsksAndIsDone(Command),
+    AsksAndIsDone(Box<Command>),
 }
 
 /// What a workflow asks for, given its history.
@@ -178,7 +178,7 @@ pub fn decide(scenario: &Scenario, workflow_type: &str, id: &str, events: &[Hist
         match progress(&seen, id, workflow_type, number, step) {
             Progress::Done => {}
             Progress::Waits => return decision,
-            Progress::AsksAndIsDone(command) => decision.commands.push(command),
+            Progress::AsksAndIsDone(command) => decision.commands.push(*command),
             Progress::Asks(commands) => {
                 decision.commands.extend(commands);
                 decision.wants_task = *step == Step::Marker;
@@ -215,7 +215,7 @@ fn progress(seen: &Seen, id: &str, workflow_type: &str, number: usize, step: &St
         }
         Step::Signals(wanted, _) => match timer_begun {
             _ if seen.has_ended(timer_begun) => Progress::Done,
-            Some(_) if seen.signals >= *wanted => Progress::AsksAndIsDone(cancel_timer(&timer)),
+            Some(_) if seen.signals >= *wanted => Progress::AsksAndIsDone(Box::new(cancel_timer(&timer))),
             Some(_) => Progress::Waits,
             None => Progress::Asks(vec![start_timer(&timer, step_timer(step))]),
         },
