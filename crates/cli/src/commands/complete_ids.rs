@@ -32,10 +32,14 @@ pub struct CompleteIds {
 /// A flag that takes an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum IdFlag {
-    WorkflowId,
-    ScheduleId,
-    JobId,
-    ActivityId,
+    #[value(name = "workflow-id")]
+    Workflow,
+    #[value(name = "schedule-id")]
+    Schedule,
+    #[value(name = "job-id")]
+    Job,
+    #[value(name = "activity-id")]
+    Activity,
 }
 
 impl CompleteIds {
@@ -59,7 +63,7 @@ impl CompleteIds {
 async fn ids(client: &mut Client, flag: IdFlag, prefix: &str) -> Result<Vec<String>, ClientError> {
     let namespace = client.namespace.clone();
     Ok(match flag {
-        IdFlag::WorkflowId => {
+        IdFlag::Workflow => {
             let query = match prefix.contains('\'') || prefix.is_empty() {
                 true => String::new(),
                 false => format!("WorkflowId STARTS_WITH '{prefix}'"),
@@ -68,17 +72,17 @@ async fn ids(client: &mut Client, flag: IdFlag, prefix: &str) -> Result<Vec<Stri
             let listed = client.call("list workflows", message).await?.executions;
             listed.into_iter().filter_map(|info| info.execution).map(|execution| execution.workflow_id).collect()
         }
-        IdFlag::ScheduleId => {
+        IdFlag::Schedule => {
             let message = ListSchedulesRequest { namespace, maximum_page_size: PAGE, ..Default::default() };
             let listed = client.call("list schedules", message).await?.schedules;
             listed.into_iter().map(|entry| entry.schedule_id).collect()
         }
-        IdFlag::JobId => {
+        IdFlag::Job => {
             let message = ListBatchOperationsRequest { namespace, page_size: PAGE, ..Default::default() };
             let listed = client.call("list batch jobs", message).await?.operation_info;
             listed.into_iter().map(|info| info.job_id).collect()
         }
-        IdFlag::ActivityId => {
+        IdFlag::Activity => {
             let message = ListActivityExecutionsRequest { namespace, page_size: PAGE, ..Default::default() };
             let listed = client.call("list activities", message).await?.executions;
             listed.into_iter().map(|info| info.activity_id).collect()
