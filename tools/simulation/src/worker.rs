@@ -277,7 +277,13 @@ impl Worker {
             ..Default::default()
         };
         let _ = self.link.insist(&answer, REPEATS).await;
+        self.evict(run);
         None
+    }
+
+    /// Forgets a run whose task was not completed, as SDKs do: a later attempt has other events in the place of the task's own.
+    fn evict(&self, run: &WorkflowExecution) {
+        self.cache.borrow_mut().remove(&run.run_id);
     }
 
     async fn complete(
@@ -339,6 +345,7 @@ impl Worker {
             }
             Err(failure) => {
                 self.world.note(&format!("{identity} is not taken: {:?}", failure.code()));
+                self.evict(run);
                 None
             }
         }
