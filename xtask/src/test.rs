@@ -178,7 +178,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "simulate",
-        what: "300 worlds from new seeds, two minutes at most",
+        what: "300 worlds, two minutes at most",
         needs: &["compile"],
         load: Load::Heavy,
         full_only: false,

@@ -1,7 +1,7 @@
 //! Workers as models: they poll, take their time, answer, fail, forget, and repeat answers that were lost. A worker checks what an
 //! SDK relies on: that its history has no gaps, and never changes where an answer was acknowledged.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, ops::Range, rc::Rc};
 
 use prost::Message as _;
 use segno_proto::{
@@ -150,10 +150,9 @@ impl Worker {
             self.world.finding(format!("{}: a worker has a task of a script", run.workflow_id));
             return None;
         }
-        let events = self.history_of(&task, &run).await?;
-        // The task's own two events are no part of history yet if it is a further attempt: a later one has others in their place.
-        let own = if task.attempt > 1 { 2 } else { 0 };
-        self.check_history(&run, &events, events.len().saturating_sub(own));
+        let (events, cached) = self.history_of(&task, &run).await?;
+        // The task's own two events belong to history once it is completed: a later attempt has others in their place.
+        self.check_history(&run, &events, cached..events.len().saturating_sub(2).max(cached));
         if let Some(query) = &task.query {
             self.answer_query(&task, query, &events).await;
             return None;
@@ -170,12 +169,13 @@ impl Worker {
         self.complete(&task, &run, &events).await
     }
 
-    /// The whole history of a task: from the task, from the cache, from the server.
+    /// The whole history of a task: from the task, from the cache, from the server. And how many of its events are from the cache, in
+    /// which those of an attempt that expired may be.
     async fn history_of(
         &self,
         task: &PollWorkflowTaskQueueResponse,
         run: &WorkflowExecution,
-    ) -> Option<Vec<HistoryEvent>> {
+    ) -> Option<(Vec<HistoryEvent>, usize)> {
         let news = task.history.clone().unwrap_or_default().events();
         let Ok(mut news) = news else {
             self.world.finding(format!("{}: a history that cannot be read", run.workflow_id));
@@ -188,7 +188,7 @@ impl Worker {
         let first = news.first().map_or(1, |event| event.event_id);
         if first == 1 && !news.is_empty() {
             self.cache.borrow_mut().insert(run.run_id.clone(), news.clone());
-            return Some(news);
+            return Some((news, 0));
         }
         let known = {
             let mut cache = self.cache.borrow_mut();
@@ -198,8 +198,11 @@ impl Worker {
             }
             known.clone()
         };
-        let known = match known.len() as i64 + 1 >= first && !known.is_empty() {
-            true => known,
+        let (known, cached) = match known.len() as i64 + 1 >= first && !known.is_empty() {
+            true => {
+                let cached = known.len();
+                (known, cached)
+            }
             // The worker has not seen it, or lost it: it asks for everything, up to the task.
             false => {
                 let mut all = Vec::new();
@@ -213,13 +216,13 @@ impl Worker {
                 if !news.is_empty() {
                     all.truncate(first as usize - 1);
                 }
-                all
+                (all, 0)
             }
         };
         let mut events = known;
         events.extend(news);
         self.cache.borrow_mut().insert(run.run_id.clone(), events.clone());
-        Some(events)
+        Some((events, cached))
     }
 
     async fn page(&self, run: &WorkflowExecution, token: &mut bytes::Bytes) -> Option<Vec<HistoryEvent>> {
@@ -234,8 +237,8 @@ impl Worker {
         page.history.unwrap_or_default().events().ok()
     }
 
-    /// Ids without gaps, and nothing that was settled has changed among the first so many events.
-    fn check_history(&self, run: &WorkflowExecution, events: &[HistoryEvent], settled_max: usize) {
+    /// Ids without gaps, and nothing that was settled has changed among the checked events.
+    fn check_history(&self, run: &WorkflowExecution, events: &[HistoryEvent], checked: Range<usize>) {
         let gap = events.iter().enumerate().find(|(place, event)| event.event_id != *place as i64 + 1);
         if let Some((place, event)) = gap {
             let text = format!("{}: a worker sees event {} in place {}", run.workflow_id, event.event_id, place + 1);
@@ -243,7 +246,7 @@ impl Worker {
         }
         let ledger = self.world.ledger.borrow();
         let Some(settled) = ledger.settled.get(&run.run_id) else { return };
-        let changed = events[..settled_max]
+        let changed = events[checked]
             .iter()
             .find(|event| settled.get(&event.event_id).is_some_and(|hash| *hash != settled_hash(event)));
         if let Some(event) = changed {
