@@ -37,7 +37,7 @@ const BEHAVIORS: [VersioningBehavior; 2] = [VersioningBehavior::Pinned, Versioni
 const QUEUE: &str = "storm-versions";
 /// A version exists once its workers have polled.
 const FIRST_POLL_MAX: Duration = Duration::from_secs(30);
-/// How long a workflow may wait for its first task, whatever happens to the nodes.
+/// How long a workflow may wait for its first task, also while nodes fail.
 const FIRST_TASK_MAX: Duration = Duration::from_secs(60);
 const HISTORY_PAUSE: Duration = Duration::from_millis(50);
 
